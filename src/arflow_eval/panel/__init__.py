@@ -1,0 +1,1 @@
+"""Panels: frozen frame lists, and the data they point into."""

@@ -1,0 +1,110 @@
+"""Frozen frame lists: the published sample-plan JSON, its digest, and the rule that makes one.
+
+A plan is JSON with `version`, `plan_seed`, `frames_per_episode`, `labeled_per_episode`,
+`episodes`, `holdout_episodes`, `split_seed`, `fps`, `camera_counts`, and `core` / `labeled`
+as lists of `[repo, episode, frame]`. It is named by the SHA-256 of its bytes.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from arflow_eval import refusal
+from arflow_eval.contracts import FrameId
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A frozen frame list, core frames first, and the digest of the file that holds it."""
+
+    core: tuple[FrameId, ...]
+    labeled: tuple[FrameId, ...]
+    digest: str
+
+    @property
+    def frames(self) -> tuple[FrameId, ...]:
+        """Every frame in panel order."""
+        return self.core + self.labeled
+
+
+def read_plan(path: Path, *, digest: str | None) -> Plan:
+    """Read a plan and hold it against its pinned digest (None: unpinned).
+
+    Raises a usage refusal where there is no plan or no frame, damage where it changed.
+    """
+    if not path.is_file():
+        raise refusal.usage(
+            f"no panel plan at {path}", expected="a sample-plan JSON file", remedy="check panel.plan"
+        )
+    raw = path.read_bytes()
+    found = hashlib.sha256(raw).hexdigest()
+    if digest is not None and found != digest:
+        raise refusal.damage(
+            f"panel plan {path.name} has SHA-256 {found[:16]}…",
+            expected=f"the pinned {digest[:16]}…",
+            remedy="restore the frozen file, or pin the new one under another name",
+        )
+    plan = Plan(*_frame_lists(raw, name=path.name), digest=found)
+    if not plan.frames:
+        raise refusal.usage(
+            f"panel plan {path.name} lists no frames",
+            expected="at least one",
+            remedy="choose another panel",
+        )
+    if len(set(plan.frames)) != len(plan.frames):
+        raise refusal.damage(
+            f"panel plan {path.name} lists a frame twice",
+            expected="every frame once",
+            remedy="rebuild the plan",
+        )
+    return plan
+
+
+def _frame_lists(raw: bytes, *, name: str) -> tuple[tuple[FrameId, ...], tuple[FrameId, ...]]:
+    try:
+        document = json.loads(raw)
+        core, labeled = (
+            tuple(FrameId(str(repo), int(episode), int(frame)) for repo, episode, frame in rows)
+            for rows in (document["core"], document["labeled"])
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise refusal.usage(
+            f"panel plan {name} cannot be read ({type(error).__name__}: {error})",
+            expected="JSON with core and labeled lists of [repo, episode, frame]",
+            remedy="rebuild the plan",
+        ) from error
+    return core, labeled
+
+
+def split_episodes(count: int, *, holdout: float, seed: int) -> tuple[list[int], list[int]]:
+    """Episodes 0…count-1 split at random into (training, held out), both ascending."""
+    order = np.random.default_rng(seed).permutation(count)
+    held = round(count * holdout)
+    return sorted(order[held:].tolist()), sorted(order[:held].tolist())
+
+
+def pick_core(lengths: Mapping[int, int], *, repo: str, per_episode: int, seed: int) -> list[FrameId]:
+    """`per_episode` frames of each episode, at random without replacement, in order.
+
+    `lengths` maps an episode to its number of frames. Every episode has a stream of its own,
+    so that adding one changes no other's frames.
+    """
+    frames: list[FrameId] = []
+    for episode, length in sorted(lengths.items()):
+        stream = np.random.default_rng([seed, episode])
+        chosen = stream.choice(length, size=min(per_episode, length), replace=False)
+        frames += [FrameId(repo, episode, int(frame)) for frame in np.sort(chosen)]
+    return frames
+
+
+def write_plan(path: Path, *, core: Sequence[FrameId], settings: Mapping[str, Any]) -> str:
+    """Write a plan as published (no labeled frames); returns its SHA-256."""
+    document = {**settings, "core": [list(frame) for frame in core], "labeled": []}
+    raw = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+    path.write_bytes(raw)
+    return hashlib.sha256(raw).hexdigest()
