@@ -7,13 +7,10 @@ oldest first; `state` counts state dimensions; `position` counts tokens of an ac
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64, Int, Int64, UInt8
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Family = Literal["token", "flow", "chunk"]
 
@@ -115,6 +112,7 @@ class Targets:
     valid: Bool[np.ndarray, "frame step"]
 
 
+@runtime_checkable
 class Panel(Protocol):
     """A frozen, ordered list of frames with their observations and recorded chunks."""
 
@@ -171,18 +169,19 @@ class FlowPolicy(Policy, Protocol):
         ...
 
     def velocity(
-        self, context: Any, chunk: "Float[Tensor, 'row step action']", time: float
-    ) -> "Float[Tensor, 'row step action']":
-        """d chunk / d time in the policy's normalised space."""
+        self, context: Any, chunk: Float32[np.ndarray, "row step action"], time: float
+    ) -> Float32[np.ndarray, "row step action"]:
+        """The derivative d chunk / d time in the policy's normalised space."""
         ...
 
     def to_units(
-        self, chunk: "Float[Tensor, 'row step action']"
+        self, context: Any, chunk: Float32[np.ndarray, "row step action"]
     ) -> Float[np.ndarray, "row step action"]:
         """Chunks in raw units."""
         ...
 
 
+@runtime_checkable
 class Grammar(Protocol):
     """Which action tokens may follow, as state -> legal ids. States are small integers."""
 
@@ -255,7 +254,9 @@ class TokenPolicy(Policy, Protocol):
         """Auxiliary tokens as text."""
         ...
 
-    def chunk(self, tokens: Sequence[int]) -> Float[np.ndarray, "step action"]:
+    def chunk(
+        self, observation: Observation, tokens: Sequence[int]
+    ) -> Float[np.ndarray, "step action"]:
         """An action block as a chunk in raw units. A block that is not one raises ValueError."""
         ...
 
@@ -270,6 +271,7 @@ class FrameDraws:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
+@runtime_checkable
 class Decode(Protocol):
     """From observations to draws; observations come back in their order."""
 

@@ -1,0 +1,66 @@
+"""The console script `arflow-eval`: its sub-commands are the entry points of the package."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Final
+
+from arflow_eval import jobs, refusal
+
+COMMANDS: Final = {
+    "evaluate": "model x decode x panel -> a store of predictions, one per draw",
+    "read": "a frozen analysis x finished stores -> findings",
+    "demo": "both bundled models on the bundled panel, evaluated and read",
+}
+HELP: Final = """\
+usage: arflow-eval COMMAND [key=value …] [flags]
+
+{commands}
+
+examples:
+  arflow-eval evaluate
+  arflow-eval evaluate decode=draws decode.T=0.7 decode.draws=10
+  arflow-eval evaluate --multirun decode=draws decode.T=0.5,0.7,1.0,1.3
+  arflow-eval read read=paired_delta arms.treatment=outputs/A arms.control=outputs/B
+  arflow-eval demo
+
+arflow-eval COMMAND --help has the keys of a command. `python -m arflow_eval.COMMAND` is the same.
+Exit codes: 0 done, 2 usage, 3 guard, 4 still waiting, 5 damaged data, 1 anything else.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a sub-command with the arguments after it; returns its exit code."""
+    first, *rest = [*(sys.argv[1:] if argv is None else argv)] or [""]
+    if first in COMMANDS:
+        return int(importlib.import_module(f"arflow_eval.{first}").main(rest))
+    if first in ("-h", "--help", ""):
+        sys.stdout.write(_help())
+        return 0 if first else refusal.USAGE
+    if first == "--version":
+        sys.stdout.write(f"arflow-eval {_version()}\n")
+        return 0
+    return jobs.report(_unknown(first))
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {purpose}" for name, purpose in COMMANDS.items()]
+    return HELP.format(commands="\n".join(lines))
+
+
+def _version() -> str:
+    try:
+        return metadata.version("arflow-eval")
+    except metadata.PackageNotFoundError:
+        return "(not installed, run from its source)"
+
+
+def _unknown(command: str) -> refusal.Refusal:
+    close = refusal.nearest(command, COMMANDS)
+    return refusal.usage(
+        f"unknown command {command}",
+        expected=f"one of {', '.join(COMMANDS)}",
+        remedy=f"did you mean {close}?" if close else "see arflow-eval --help",
+    )

@@ -1,0 +1,1 @@
+"""Codecs: between action chunks or states in raw units and the numbers a model speaks."""

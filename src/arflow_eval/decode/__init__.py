@@ -1,0 +1,1 @@
+"""Decodes: from a policy and a frame to its draws."""

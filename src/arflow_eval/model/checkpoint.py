@@ -1,0 +1,111 @@
+"""Checkpoint folders: config.json, model.safetensors, norm_stats.json and what a family adds.
+
+Files from outside are untrusted: JSON and safetensors only, never pickle. After loading,
+every tensor is held against the file, since some loaders re-initialise weights in silence.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+
+from arflow_eval import refusal
+
+FORMAT = 1
+
+
+def read_json(folder: Path, name: str) -> dict[str, Any]:
+    """A JSON object of a checkpoint folder; a missing or broken file is a usage refusal."""
+    path = folder / name
+    if not path.is_file():
+        raise refusal.usage(
+            f"checkpoint {folder.name} has no {name}",
+            expected="config.json, model.safetensors and norm_stats.json",
+            remedy="check model.path",
+        )
+    try:
+        document = json.loads(path.read_text())
+    except ValueError as error:
+        raise refusal.damage(
+            f"{name} of checkpoint {folder.name} is not JSON ({error})",
+            expected="a JSON object",
+            remedy="copy the checkpoint again",
+        ) from error
+    if not isinstance(document, dict):
+        raise refusal.damage(
+            f"{name} of checkpoint {folder.name} holds a {type(document).__name__}",
+            expected="a JSON object",
+            remedy="copy the checkpoint again",
+        )
+    return document
+
+
+def read_config(folder: Path, *, kind: str) -> dict[str, Any]:
+    """config.json of a checkpoint of the given kind, in the format this version reads."""
+    config = read_json(folder, "config.json")
+    found = (config.get("format"), config.get("kind"))
+    if found != (FORMAT, kind):
+        raise refusal.usage(
+            f"checkpoint {folder.name} has format {found[0]} and kind {found[1]}",
+            expected=f"format {FORMAT} and kind {kind}",
+            remedy="choose the model that reads this kind",
+        )
+    return config
+
+
+def load_weights(module: torch.nn.Module, folder: Path, *, dtype: torch.dtype) -> None:
+    """Load model.safetensors into a module, name by name, and hold the result against it."""
+    path = folder / "model.safetensors"
+    if not path.is_file():
+        raise refusal.usage(
+            f"checkpoint {folder.name} has no model.safetensors",
+            expected="its weights",
+            remedy="check model.path",
+        )
+    stored = load_file(path)
+    expected = _own_tensors(module)
+    _check_names(set(stored), set(expected), folder=folder)
+    for name, tensor in stored.items():
+        if tensor.shape != expected[name].shape:
+            raise refusal.damage(
+                f"tensor {name} has shape {tuple(tensor.shape)}",
+                expected=str(tuple(expected[name].shape)),
+                remedy=f"check config.json of {folder.name}",
+            )
+    module.load_state_dict(stored, strict=False)  # the names are checked; tied ones follow
+    module.to(dtype).eval().requires_grad_(requires_grad=False)
+    _check_loaded(module.state_dict(), stored, dtype=dtype)
+
+
+def _own_tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Parameters and persistent buffers, a tied parameter under its first name only."""
+    every = dict(module.named_parameters(remove_duplicate=False))
+    buffers = {name: t for name, t in module.state_dict().items() if name not in every}
+    return {**dict(module.named_parameters()), **buffers}
+
+
+def _check_names(stored: set[str], expected: set[str], *, folder: Path) -> None:
+    missing, unknown = sorted(expected - stored), sorted(stored - expected)
+    if missing or unknown:
+        raise refusal.damage(
+            f"{len(missing)} tensors missing, {len(unknown)} unknown in {folder.name} "
+            f"(first: {(missing + unknown)[0]})",
+            expected="the tensors that config.json describes",
+            remedy="check that config.json and model.safetensors belong together",
+        )
+
+
+def _check_loaded(
+    loaded: Mapping[str, torch.Tensor], stored: Mapping[str, torch.Tensor], *, dtype: torch.dtype
+) -> None:
+    for name, tensor in stored.items():
+        wanted = tensor.to(dtype) if tensor.is_floating_point() else tensor
+        if not torch.equal(loaded[name].cpu(), wanted):
+            raise refusal.damage(
+                f"tensor {name} differs from the file after loading",
+                expected="equal values",
+                remedy="report this: the trunk re-initialised a loaded weight",
+            )

@@ -1,0 +1,105 @@
+"""The prompt of a token policy: instruction, a window of past states as bins, a request.
+
+Token ids are laid out as text | state bins | action tokens. The text vocabulary holds the
+special tokens named in `SPECIALS`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from jaxtyping import Float32
+from tokenizers import Tokenizer
+
+from arflow_eval.codec.bins import to_bins
+from arflow_eval.codec.normalise import Quantiles
+from arflow_eval.contracts import Line, Suffix
+
+SPECIALS: Final = ("<bos>", "<states>", "<none>", "<masked>", "<request>", "<open>", "<actions>")
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """How a checkpoint writes its prompt. `past` lists frames back from the present, oldest first."""
+
+    tokenizer: Any
+    quantiles: Quantiles
+    past: tuple[int, ...]
+    bins: int
+    lines: tuple[Line, ...]
+
+    @property
+    def text_size(self) -> int:
+        """The number of text tokens; state bins follow them."""
+        return int(self.tokenizer.get_vocab_size())
+
+    @property
+    def actions_from(self) -> int:
+        """The id of the first action token."""
+        return self.text_size + self.bins
+
+    def special(self, name: str) -> int:
+        """The id of a special token."""
+        return int(self.tokenizer.token_to_id(name))
+
+    def words(self, text: str) -> list[int]:
+        """Plain text as token ids."""
+        return list(self.tokenizer.encode(text).ids)
+
+    def suffix(self) -> Suffix:
+        """What follows the prompt: the opener, the lines, the begin-of-actions marker."""
+        (newline,) = self.words("\n")
+        return Suffix(
+            opener=(self.special("<open>"),),
+            lines=self.lines,
+            newline=newline,
+            begin=self.special("<actions>"),
+        )
+
+    def encode(
+        self, task: str, states: Float32[np.ndarray, "past state"], *, masked: bool = False
+    ) -> list[int]:
+        """The prompt's ids. States from before the episode are `<none>`, never invented.
+
+        `masked` hides the states behind `<masked>`, as dropout did in training.
+        """
+        request = [token for line in self.lines for token in self.words(line.name)]
+        return [
+            self.special("<bos>"),
+            *self.words(task),
+            self.special("<states>"),
+            *self.state_ids(states, masked=masked),
+            self.special("<request>"),
+            *request,
+        ]
+
+    def state_ids(
+        self, states: Float32[np.ndarray, "past state"], *, masked: bool = False
+    ) -> list[int]:
+        """Two ids or more a past frame: one bin a state dimension."""
+        dimensions = states.shape[1]
+        if masked:
+            return [self.special("<masked>")] * (len(self.past) * dimensions)
+        present = len(states) - 1
+        known = [present - back for back in self.past if back <= present]
+        binned = to_bins(self.quantiles.normalise(states[known]), bins=self.bins)
+        unknown = (len(self.past) - len(known)) * dimensions
+        return [self.special("<none>")] * unknown + (self.text_size + binned.ravel()).tolist()
+
+
+def load(folder: Path, config: dict[str, Any], quantiles: Quantiles) -> Prompt:
+    """The prompt of a checkpoint folder (tokenizer.json and the `prompt` part of config.json)."""
+    return Prompt(
+        tokenizer=Tokenizer.from_file(str(folder / "tokenizer.json")),
+        quantiles=quantiles,
+        past=tuple(config["past"]),
+        bins=int(config["bins"]),
+        lines=tuple(Line(name=line["name"], budget=line["budget"]) for line in config["lines"]),
+    )
+
+
+def text_of(tokenizer: Any, tokens: Sequence[int]) -> str:
+    """Token ids as text."""
+    return str(tokenizer.decode(list(tokens)))

@@ -1,0 +1,35 @@
+"""The `read` command: a frozen analysis x finished stores -> a report and a table."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+
+from arflow_eval import compose
+from arflow_eval.reading import run_read, write_report
+from arflow_eval.reads.screen import table
+
+WIDTH: Final = 100  # columns of a table that is not on a terminal
+
+
+def task(config: dict[str, Any]) -> int:
+    """Carry out one composed read: guards, measures, report, table. Returns the exit code."""
+    definition = config["read"]
+    measure = compose.call_target(definition["_target_"])
+    report = run_read(definition, config["arms"], measure=measure)
+    path = write_report(report, root=Path(config["store"]["root"]))
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    console.print(table(report))
+    console.print(f"report: {path}", soft_wrap=True, highlight=False, markup=False)
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `read` with the given words, the command line's by default; returns the exit code."""
+    return compose.application("read", task, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

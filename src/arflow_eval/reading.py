@@ -1,0 +1,163 @@
+"""The flow of a read: stores, guards, panel order, measures, report.
+
+A read's measure is a function whose positional parameters are the arms it needs, by role, and
+whose keyword parameters are its settings. It sees arms in panel order that passed the guards.
+"""
+
+import hashlib
+import inspect
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import xarray
+
+from arflow_eval import refusal
+from arflow_eval.reads import guards
+from arflow_eval.reads.pairing import Arms, in_panel_order, longest_window
+from arflow_eval.reads.settings import checked
+from arflow_eval.values import text
+
+Measure = Callable[..., dict[str, Any]]
+DESCRIPTION: Final = ("_target_", "name", "question")  # keys of a read that are no settings
+STATUS: Final = "exploratory"
+STATUS_REASON: Final = "no registration fixed this read before its data existed"
+CLAIM_BOUNDARY: Final = (
+    "open-loop error on recorded frames; it says nothing certain about success rates"
+)
+
+
+def run_read(
+    definition: Mapping[str, Any],
+    arms: Mapping[str, Path | str | xarray.Dataset],
+    *,
+    measure: Measure,
+) -> dict[str, Any]:
+    """Carry out a read and return its report as JSON values.
+
+    The report holds nothing volatile: the same stores, definition and code give the same bytes.
+
+    Args:
+        definition: `name`, `question` and the measure's settings; `window` may be None, which
+            is the arms' common horizon.
+        arms: run folders, stores or opened datasets, by role.
+        measure: the function that turns arms and settings into findings.
+
+    Raises:
+        Refusal: a role or setting is missing or unknown (usage), a store cannot be opened, or a
+            guard fails. There is no report then.
+    """
+    settings = {key: value for key, value in definition.items() if key not in DESCRIPTION}
+    roles = _roles(measure)
+    _check_names("arm", given=arms, wanted=roles)
+    _check_names("setting of the read", given=settings, wanted=_settings(measure))
+    settings = checked(settings)
+    window = settings["window"]
+    opened = {role: _opened(role, arms[role]) for role in roles}
+    passed = _guarded(guards.BEFORE_PAIRING, opened, window=window)
+    paired = in_panel_order(opened)
+    passed += _guarded(guards.AFTER_PAIRING, paired, window=window)
+    settings["window"] = longest_window(paired) if window is None else window
+    return {
+        "read": definition["name"],
+        "question": definition["question"],
+        "status": STATUS,
+        "status_reason": STATUS_REASON,
+        "definition": {"measure": f"{measure.__module__}.{measure.__qualname__}", **settings},
+        "arms": {role: _described(paired[role], source=arms[role]) for role in roles},
+        "guards_passed": passed,
+        "findings": measure(**paired, **settings),
+        "claim_boundary": CLAIM_BOUNDARY,
+    }
+
+
+def write_report(report: Mapping[str, Any], *, root: Path) -> Path:
+    """Write `root/<read>-<digest>/report.json` in one step and return its path.
+
+    The digest is over the definition and the arms' fingerprints, so the same read of the same
+    stores goes to the same file.
+
+    Raises:
+        Refusal: an arm has no fingerprint (guard): its store is not finished.
+    """
+    folder = root / f"{report['read']}-{report_digest(report)[:8]}"
+    text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "report.json"
+    descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=".report-", suffix=".tmp")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+    return path
+
+
+def report_digest(report: Mapping[str, Any]) -> str:
+    """SHA-256 (hex) over a report's name, definition and the fingerprints of its arms."""
+    fingerprints = {role: arm["fingerprint"] for role, arm in report["arms"].items()}
+    unfinished = [role for role, fingerprint in fingerprints.items() if not fingerprint]
+    if unfinished:
+        raise refusal.guard(
+            f"the {' and '.join(unfinished)} arm has no fingerprint",
+            expected="finished stores behind a written report",
+            remedy="rerun the same evaluate command, it resumes",
+        )
+    identity = [report["read"], report["definition"], fingerprints]
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+
+
+def _roles(measure: Measure) -> list[str]:
+    parameters = inspect.signature(measure).parameters.values()
+    return [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+
+
+def _settings(measure: Measure) -> list[str]:
+    parameters = inspect.signature(measure).parameters.values()
+    return [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+
+
+def _check_names(kind: str, *, given: Mapping[str, Any], wanted: list[str]) -> None:
+    for name in given:
+        if name not in wanted:
+            close = refusal.nearest(name, wanted)
+            raise refusal.usage(
+                f"no {kind} is called {name}",
+                expected=", ".join(wanted),
+                remedy=f"did you mean {close}?" if close else f"leave {name} out",
+            )
+    for name in wanted:
+        if name not in given:
+            raise refusal.usage(
+                f"the {kind} {name} is missing", expected=", ".join(wanted), remedy=f"set {name}"
+            )
+
+
+def _opened(role: str, source: Path | str | xarray.Dataset) -> xarray.Dataset:
+    if isinstance(source, xarray.Dataset):
+        return source
+    from arflow_eval.store import open_run  # noqa: PLC0415 - datasets in memory need no zarr
+
+    return open_run(text(str(source), key=f"arms.{role}"))
+
+
+def _guarded(chosen: tuple[guards.Guard, ...], arms: Arms, *, window: int | None) -> list[str]:
+    for guard in chosen:
+        guard(arms, window)
+    return [guard.__name__ for guard in chosen]
+
+
+def _described(arm: xarray.Dataset, *, source: Path | str | xarray.Dataset) -> dict[str, Any]:
+    described = {key: arm.attrs.get(key) for key in ("arm", "fingerprint", "digest")}
+    if isinstance(source, xarray.Dataset):
+        return described
+    path = Path(source).resolve()
+    here = Path.cwd()
+    inside = path.is_relative_to(here)
+    return {**described, "path": str(path.relative_to(here)) if inside else path.name}

@@ -1,0 +1,1 @@
+"""Measures of reads and their guards, over finished stores."""

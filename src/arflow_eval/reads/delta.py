@@ -1,0 +1,144 @@
+"""The paired difference of two arms as one finding: what was found, and as it is published."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from arflow_eval import refusal
+from arflow_eval.reads.settings import Grouping
+from arflow_eval.stats.influence import Influence, most_influential
+from arflow_eval.stats.intervals import Interval, cluster_interval, frame_bootstrap
+
+DELTA_PLACES: Final = 5
+RATE_PLACES: Final = 4  # of errors and of rates
+
+
+@dataclass(frozen=True)
+class Delta:
+    """A paired difference, treatment - control, every frame weighing the same.
+
+    Attributes:
+        mean: mean difference, in raw units; negative where the treatment is better.
+        median: median difference.
+        win_rate: share of frames with a difference below 0; a tie is no win.
+        ties: frames with a difference of exactly 0.
+        frames: frames compared.
+        confidence: nominal coverage of both intervals.
+        by_frame: the published interval.
+        by_cluster: the interval to infer from.
+        influence: the groups that the mean hangs on most.
+    """
+
+    mean: float
+    median: float
+    win_rate: float
+    ties: int
+    frames: int
+    confidence: float
+    by_frame: Interval
+    by_cluster: Interval
+    influence: Sequence[Influence]
+
+
+def compare(
+    delta: Float64[np.ndarray, "frame"],
+    *,
+    cluster: Int64[np.ndarray, "frame"],
+    group: Int64[np.ndarray, "frame"],
+    resamples: int,
+    seed: int,
+    confidence: float,
+) -> Delta:
+    """A vector of paired differences, treatment - control, as a finding.
+
+    Args:
+        delta: differences of the frames scored in both arms, in raw units.
+        cluster: whose frames move together, for the cluster interval.
+        group: what is left out, one at a time, for the influence.
+        resamples: bootstrap resamples.
+        seed: seed of the bootstrap, restarted for every interval.
+        confidence: nominal coverage of both intervals.
+
+    Raises:
+        Refusal: a guard, where no frame is left to compare.
+    """
+    if len(delta) == 0:
+        raise refusal.guard(
+            "no core frame is scored in both arms",
+            expected="core frames with a recorded step inside the window",
+            remedy="choose a longer window or another panel",
+        )
+    return Delta(
+        mean=float(delta.mean()),
+        median=float(np.median(delta)),
+        win_rate=float((delta < 0).mean()),
+        ties=int((delta == 0).sum()),
+        frames=len(delta),
+        confidence=confidence,
+        by_frame=frame_bootstrap(delta, resamples=resamples, seed=seed, confidence=confidence),
+        by_cluster=cluster_interval(
+            delta, cluster, resamples=resamples, seed=seed, confidence=confidence
+        ),
+        influence=most_influential(delta, group),
+    )
+
+
+def published(
+    delta: Delta,
+    *,
+    definition: str,
+    cluster: Grouping,
+    influence_by: Grouping,
+    names: Sequence[dict[str, str | int]],
+) -> dict[str, Any]:
+    """The finding under its published names, rounded as published; full precision in `extended`.
+
+    Differences have 5 places and rates 4. `names` are those of the influence groups' codes.
+    """
+    interval = f"ci{100 * delta.confidence:g}"
+    return {
+        "mean": rounded(delta.mean, places=DELTA_PLACES),
+        "median": rounded(delta.median, places=DELTA_PLACES),
+        interval: _ends(delta.by_frame),
+        "arm_win_rate": rounded(delta.win_rate, places=RATE_PLACES),
+        "n_frames": delta.frames,
+        f"most_influential_{influence_by}s": [
+            {**names[row.group], "n_excl": row.frames, "mean_without": row.mean_without}
+            for row in delta.influence
+        ],
+        "definition": definition,
+        "n_clusters": delta.by_cluster.clusters,
+        "interval_by_frame": {interval: _ends(delta.by_frame), **_words(delta.by_frame)},
+        "interval_by_cluster": {
+            "cluster": cluster,
+            interval: _ends(delta.by_cluster),
+            **_words(delta.by_cluster),
+        },
+        "extended": {
+            "mean": delta.mean,
+            "median": delta.median,
+            "arm_win_rate": delta.win_rate,
+            "n_ties": delta.ties,
+            interval: [delta.by_frame.low, delta.by_frame.high],
+            "interval_by_cluster": [delta.by_cluster.low, delta.by_cluster.high],
+        },
+    }
+
+
+def rounded(value: float, *, places: int) -> float:
+    """A published number. What rounds to zero is 0.0, never -0.0."""
+    return round(value, places) + 0.0
+
+
+def _ends(interval: Interval) -> list[float | None]:
+    ends = (interval.low, interval.high)
+    return [None if end is None else rounded(end, places=DELTA_PLACES) for end in ends]
+
+
+def _words(interval: Interval) -> dict[str, str]:
+    remarks = {"note": interval.note, "degenerate": interval.degenerate}
+    said = {name: remark for name, remark in remarks.items() if remark is not None}
+    return {"method": interval.method, **said}

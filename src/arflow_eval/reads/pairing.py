@@ -1,0 +1,55 @@
+"""Which frames an arm has, in which order, and how two arms are laid side by side."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import xarray
+from jaxtyping import Int64
+
+from arflow_eval.contracts import FrameId
+
+Arms = Mapping[str, xarray.Dataset]  # by role, in the order of the read's definition
+
+
+def identities(arm: xarray.Dataset) -> list[FrameId]:
+    """The identity of every frame of an arm, in its present order."""
+    columns = (arm[name].to_numpy() for name in ("repo_name", "episode", "frame_index"))
+    return [FrameId(*identity) for identity in zip(*(c.tolist() for c in columns), strict=True)]
+
+
+def in_panel_order(arms: Arms) -> dict[str, xarray.Dataset]:
+    """The arms with frame i of each being one and the same frame.
+
+    The first arm is sorted by `panel_row` and the others follow its identities, so that the
+    order a store was written in moves no bit of a result. The arms hold the same frames, each
+    once (`guards.no_duplicates`, `guards.same_frames`).
+    """
+    first, *others = arms
+    ordered = {first: _reordered(arms[first], np.argsort(arms[first]["panel_row"].to_numpy()))}
+    wanted = identities(ordered[first])
+    for role in others:
+        row = {identity: number for number, identity in enumerate(identities(arms[role]))}
+        order = np.array([row[identity] for identity in wanted], dtype=np.int64)
+        ordered[role] = _reordered(arms[role], order)
+    return ordered
+
+
+def common_steps(arms: Arms) -> int:
+    """The leading steps that every arm has stored."""
+    return min(arm.sizes["step"] for arm in arms.values())
+
+
+def horizons(arms: Arms) -> dict[str, int]:
+    """Each role's horizon: the leading steps that its policy predicts."""
+    return {role: int(arm.attrs["horizon"]) for role, arm in arms.items()}
+
+
+def longest_window(arms: Arms) -> int:
+    """The leading steps that every arm predicts and has stored."""
+    return min(common_steps(arms), *horizons(arms).values())
+
+
+def _reordered(arm: xarray.Dataset, order: Int64[np.ndarray, "frame"]) -> xarray.Dataset:
+    if np.array_equal(order, np.arange(len(order))):
+        return arm  # and stays a lazily read store, block by block
+    return arm.isel(frame=order)

@@ -1,0 +1,188 @@
+"""Intervals of a mean paired difference: the published frame bootstrap and a clustered one.
+
+The frame bootstrap is a convention: it treats frames as independent, and with 878 uneven
+clusters of intra-class correlation 0.2 its 95 % interval covered in 53 % of simulated panels.
+The cluster interval is the inference, so it stands beside every frame interval.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from jaxtyping import Float, Float64, Int, Int64
+from scipy.special import stdtrit
+
+BATCH: Final = 1 << 18  # resampled values held at once: 2 MB of them, and 2 MB of their indices
+FEWEST_CLUSTERS: Final = 6  # below, no interval was seen to hold its coverage
+BOOTSTRAP_CLUSTERS: Final = 200  # from here on the cluster bootstrap covers as it says
+FRAME_NOTE: Final = (
+    "resamples frames as if they were independent; frames of one episode or repo are not,"
+    " so it tends to be too narrow"
+)
+FEW_NOTE: Final = (
+    "CR1 standard error with t(G - 1) on few clusters: a nominal 95 % interval was measured to"
+    " cover 93.4 % at 82 clusters, 92 % at 41 and 90 % at 10 (uneven sizes, correlation 0.2)"
+)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An interval of a mean, in the unit of the differences; no ends where none can be given.
+
+    Attributes:
+        low: lower end.
+        high: upper end.
+        method: how it was computed, in words.
+        clusters: number of resampled units (frames, or clusters of frames).
+        note: what a reader must know of its coverage.
+        degenerate: why it has no ends or no width, where that is so.
+    """
+
+    low: float | None
+    high: float | None
+    method: str
+    clusters: int
+    note: str | None = None
+    degenerate: str | None = None
+
+
+def frame_bootstrap(
+    delta: Float64[np.ndarray, "frame"], *, resamples: int, seed: int, confidence: float
+) -> Interval:
+    """Percentile bootstrap of the mean over frames: the published interval, digit for digit.
+
+    Equals the linear quantiles of `delta[i].mean(axis=1)` with `i` from
+    `default_rng(seed).integers(0, n, (resamples, n))`, drawn here in bounded memory.
+
+    Raises:
+        ValueError: there is no frame.
+    """
+    _check_frames(delta)
+    frames = len(delta)
+    means = np.empty(resamples)
+    for rows, chosen in resampled(frames, resamples=resamples, seed=seed):
+        means[rows] = delta[chosen].mean(axis=1)
+    low, high = _percentiles(means, confidence=confidence)
+    return Interval(
+        low=low,
+        high=high,
+        method=f"percentile bootstrap over frames, {resamples:,} resamples, seed {seed}",
+        clusters=frames,
+        note=FRAME_NOTE,
+        degenerate=_no_width(delta, low=low, high=high),
+    )
+
+
+def cluster_interval(
+    delta: Float64[np.ndarray, "frame"],
+    cluster: Int[np.ndarray, "frame"],
+    *,
+    resamples: int,
+    seed: int,
+    confidence: float,
+) -> Interval:
+    """An interval of the mean over frames that lets the frames of one cluster move together.
+
+    With S_g and n_g a cluster's sum and size: from 200 clusters on, percentile bootstrap of
+    sum(S_g) / sum(n_g) over resampled clusters; from 6, mean -+ t(G - 1) * SE with the CR1
+    SE^2 = G / (G - 1) * sum((S_g - mean * n_g)^2) / n^2; below, none.
+
+    Args:
+        delta: paired differences.
+        cluster: a frame's cluster, any integers.
+        resamples: bootstrap resamples.
+        seed: seed of the bootstrap, restarted for every interval.
+        confidence: nominal coverage, such as 0.95.
+
+    Raises:
+        ValueError: there is no frame.
+    """
+    _check_frames(delta)
+    _, code = np.unique(cluster, return_inverse=True)
+    sizes = np.bincount(code)
+    sums = np.bincount(code, weights=delta)
+    clusters = len(sizes)
+    if not delta.any():
+        return Interval(
+            0.0, 0.0, "none needed", clusters, degenerate=_no_width(delta, low=0.0, high=0.0)
+        )
+    if clusters < FEWEST_CLUSTERS:
+        few = f"{clusters} clusters; below {FEWEST_CLUSTERS} no interval holds its coverage"
+        return Interval(None, None, "none", clusters, degenerate=few)
+    if clusters < BOOTSTRAP_CLUSTERS:
+        low, high = _cr1(sums, sizes, confidence=confidence)
+        method, note = "CR1 standard error with t(G - 1) over clusters", FEW_NOTE
+    else:
+        ratios = _resampled_ratios(sums, sizes, resamples=resamples, seed=seed)
+        low, high = _percentiles(ratios, confidence=confidence)
+        method = f"percentile bootstrap over clusters, {resamples:,} resamples, seed {seed}"
+        note = None
+    why = _no_width(delta, low=low, high=high)
+    return Interval(low, high, method, clusters, note=note, degenerate=why)
+
+
+def resampled(
+    clusters: int, *, resamples: int, seed: int
+) -> Iterator[tuple[slice, Int64[np.ndarray, "resample cluster"]]]:
+    """Batches of `default_rng(seed).integers(0, clusters, (resamples, clusters))`, row by row.
+
+    A generator's bounded integers are one stream, so batches of whole rows give the digits of
+    the single call. Frames that are resampled one by one are clusters of one.
+    """
+    rng = np.random.default_rng(seed)
+    batch = max(BATCH // clusters, 1)
+    for start in range(0, resamples, batch):
+        rows = slice(start, min(start + batch, resamples))
+        yield rows, rng.integers(0, clusters, (rows.stop - start, clusters))
+
+
+def _percentiles(
+    values: Float64[np.ndarray, "resample"], *, confidence: float
+) -> tuple[float, float]:
+    tail = round(50 * (1 - confidence), 9)  # 2.5 exactly, as published
+    low, high = np.percentile(values, [tail, 100 - tail])
+    return float(low), float(high)
+
+
+def _resampled_ratios(
+    sums: Float64[np.ndarray, "cluster"],
+    sizes: Int64[np.ndarray, "cluster"],
+    *,
+    resamples: int,
+    seed: int,
+) -> Float64[np.ndarray, "resample"]:
+    ratios = np.empty(resamples)
+    for rows, chosen in resampled(len(sums), resamples=resamples, seed=seed):
+        ratios[rows] = sums[chosen].sum(axis=1) / sizes[chosen].sum(axis=1)
+    return ratios
+
+
+def _cr1(
+    sums: Float64[np.ndarray, "cluster"],
+    sizes: Int64[np.ndarray, "cluster"],
+    *,
+    confidence: float,
+) -> tuple[float, float]:
+    clusters, frames = len(sums), sizes.sum()
+    mean = sums.sum() / frames
+    squares = ((sums - mean * sizes) ** 2).sum()
+    error = np.sqrt(clusters / (clusters - 1) * squares) / frames
+    half = stdtrit(clusters - 1, 1 - (1 - confidence) / 2) * error
+    return float(mean - half), float(mean + half)
+
+
+def _no_width(delta: Float[np.ndarray, "frame"], *, low: float, high: float) -> str | None:
+    frames = f"{len(delta):,} frames" if len(delta) > 1 else "the only frame"
+    if not delta.any():
+        return f"the difference is exactly 0 on {frames}: the arms predict the same"
+    if np.ptp(delta) == 0:
+        return f"the difference is the same on {frames}: nothing to resample"
+    if high - low <= 1e-12 * np.abs(delta).max():
+        return "the resampled means do not differ: the interval has no width"
+    return None
+
+
+def _check_frames(delta: Float64[np.ndarray, "frame"]) -> None:
+    if len(delta) == 0:
+        raise ValueError("no differences, so no mean to give an interval of")

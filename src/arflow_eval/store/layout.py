@@ -1,0 +1,273 @@
+"""What a store holds and how it lies on disk: variables, dimensions, chunks, codecs, attributes."""
+
+import hashlib
+import json
+import warnings
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import zarr
+from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec
+from zarr.errors import ZarrUserWarning
+
+from arflow_eval.contracts import Frames, Space
+
+FORMAT: Final = "arflow_eval store 1"
+LARGEST_BLOCK: Final = 256
+BLOCKS_A_SHARD: Final = 8
+DIGEST_BYTES: Final = 16
+COORDINATES: Final = ("episode", "frame_index", "index", "panel_row", "core")
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One array written blockwise: its axes (`frame` first), its type and what it is."""
+
+    name: str
+    axes: tuple[str, ...]
+    dtype: str
+    long_name: str
+    in_action_units: bool = False
+    needs_state: bool = False
+
+
+CHUNK: Final = ("frame", "step", "action")
+# The order in which a frame digest takes them; a new variable is appended.
+VARIABLES: Final = (
+    Variable(
+        "prediction",
+        ("frame", "draw", "step", "action"),
+        "float32",
+        "predicted chunks, one per draw; NaN past the policy's horizon and for a failed decode",
+        in_action_units=True,
+    ),
+    Variable("truth", CHUNK, "float32", "recorded chunks", in_action_units=True),
+    Variable("valid", CHUNK[:2], "bool", "whether the step lies inside the episode"),
+    Variable(
+        "state_copy",
+        CHUNK,
+        "float32",
+        "baseline: the present state at every step",
+        in_action_units=True,
+        needs_state=True,
+    ),
+    Variable(
+        "state_copy_norm",
+        CHUNK,
+        "float32",
+        "baseline: the present state in normalised space at every step",
+        in_action_units=True,
+        needs_state=True,
+    ),
+    Variable(
+        "logprob",
+        ("frame", "draw"),
+        "float64",
+        "log-probability of the action block at T = 1 after the mask; NaN where a policy has none",
+    ),
+)
+
+IDENTITIES: Final = {
+    "repo": "code of the repo, a place in `names`",
+    "task": "code of the task, a place in `names`",
+    "episode": "episode of the repo",
+    "frame_index": "position of the frame in its episode",
+    "index": "position of the frame in the concatenated corpus",
+    "panel_row": "position of the frame in the panel",
+    "core": "whether the frame belongs to the panel's core",
+}
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What one store will hold, known before its first row.
+
+    Attributes:
+        frames: the panel's identity columns, in panel order.
+        space: names, units and rate of states and actions.
+        steps: length of the stored chunks.
+        draws: draws a frame (1 for greedy and for a single flow draw).
+        block: frames a block asked for; `block_frames` has the last word.
+        attributes: JSON values that describe the run: `digest` (hex, names the store), `arm`,
+            `config`, `horizon` and whatever else belongs to it. No NaN.
+        state_copy: whether the two state-copy columns exist. Where not, an attribute says why.
+        shards: processes that will share the writing; they only bound the block.
+    """
+
+    frames: Frames
+    space: Space
+    steps: int
+    draws: int
+    block: int
+    attributes: Mapping[str, Any]
+    state_copy: bool
+    shards: int = 1
+
+    def __post_init__(self) -> None:
+        sizes = {**self.sizes, "block": self.block, "shards": self.shards}
+        small = sorted(name for name, size in sizes.items() if size < 1)
+        if small:
+            raise ValueError(f"a store of no {small[0]}; every size is at least 1: {sizes}")
+        lacking = {"digest", "arm", "config", "horizon"} - self.attributes.keys()
+        if lacking:
+            raise ValueError(f"attributes lack {sorted(lacking)}")
+        taken = self.attributes.keys() & self._own_attributes().keys()
+        if taken:
+            raise ValueError(f"attributes {sorted(taken)} are set by the store itself; rename them")
+        json.dumps(dict(self.attributes), allow_nan=False)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Length of every axis of the blockwise variables."""
+        return {
+            "frame": len(self.frames),
+            "draw": self.draws,
+            "step": self.steps,
+            "action": len(self.space.action_names),
+        }
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """The blockwise variables of this store, in digest order."""
+        return tuple(each for each in VARIABLES if self.state_copy or not each.needs_state)
+
+    def root_attributes(self) -> dict[str, Any]:
+        """Everything the store says of itself, before it is complete."""
+        return {**self.attributes, **self._own_attributes()}
+
+    def _own_attributes(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "complete": False,
+            "fingerprint": None,
+            "state_names": list(self.space.state_names),
+            "action_names": list(self.space.action_names),
+            "state_units": self.space.state_units,
+            "action_units": self.space.action_units,
+            "fps": self.space.fps,
+            "identity_digest": identity_digest(identity_columns(self.frames)),
+            "coordinates": " ".join(COORDINATES),
+        }
+
+
+def block_frames(frames: int, *, requested: int, shards: int) -> int:
+    """Frames a block: at most 256 and what was asked, and 8 blocks a shard where frames allow."""
+    return max(1, min(requested, LARGEST_BLOCK, frames // (BLOCKS_A_SHARD * shards)))
+
+
+def identity_columns(frames: Frames) -> dict[str, np.ndarray]:
+    """The columns of `IDENTITIES` for a panel's frames."""
+    columns = {name: getattr(frames, name) for name in IDENTITIES if name != "panel_row"}
+    return {**columns, "panel_row": np.arange(len(frames), dtype=np.int64)}
+
+
+def identity_digest(columns: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 (hex) over identity columns. Finds one that is lost, which reads as zeros."""
+    state = hashlib.sha256()
+    for name in IDENTITIES:
+        column = columns[name]
+        state.update(f"{name}\0{column.dtype.name}\0".encode())
+        state.update(column.astype(column.dtype.newbyteorder("<")).tobytes())
+    return state.hexdigest()
+
+
+def settings() -> AbstractContextManager[Any]:
+    """Zarr's settings while a store is touched: few threads, and a file for every chunk.
+
+    Small thread pools are the largest single factor of speed. A chunk that holds nothing but
+    its fill value is written all the same, so that a lost file differs from an empty one.
+    """
+    chosen: AbstractContextManager[Any] = zarr.config.set(
+        {
+            "async.concurrency": 2,
+            "threading.max_workers": 2,
+            "array.write_empty_chunks": True,
+        }
+    )
+    return chosen
+
+
+def create(path: Path, schema: Schema) -> None:
+    """Write an empty full-size store, its metadata consolidated. Not atomic: see `writing`."""
+    with settings():
+        group = zarr.create_group(path, zarr_format=3, attributes=schema.root_attributes())
+        block = block_frames(len(schema.frames), requested=schema.block, shards=schema.shards)
+        for variable in schema.variables:
+            _create_variable(group, variable, schema, block=block)
+        _create_array(
+            group,
+            "frame_digest",
+            ("frame", "byte"),
+            shape=(len(schema.frames), DIGEST_BYTES),
+            chunk=block,
+            dtype="uint8",
+            attributes={"long_name": "SHA-256 of the frame's values, cut; zeros mean unwritten"},
+        )
+        _create_identities(group, schema.frames)
+        with warnings.catch_warnings():
+            # Consolidated metadata is no part of Zarr v3 yet; xarray warns where it is missing.
+            warnings.simplefilter("ignore", ZarrUserWarning)
+            zarr.consolidate_metadata(group.store)
+
+
+def _create_variable(group: zarr.Group, variable: Variable, schema: Schema, *, block: int) -> None:
+    attributes: dict[str, Any] = {"long_name": variable.long_name}
+    if variable.in_action_units:
+        attributes |= {
+            "units": schema.space.action_units,
+            "action_names": list(schema.space.action_names),
+        }
+    _create_array(
+        group,
+        variable.name,
+        variable.axes,
+        shape=tuple(schema.sizes[axis] for axis in variable.axes),
+        chunk=block,
+        dtype=variable.dtype,
+        attributes=attributes,
+    )
+
+
+def _create_identities(group: zarr.Group, frames: Frames) -> None:
+    names = {"repo": frames.repos, "task": frames.tasks}
+    columns = identity_columns(frames)
+    for name, long_name in IDENTITIES.items():
+        listed = {"names": list(names[name])} if name in names else {}
+        created = _create_array(
+            group,
+            name,
+            ("frame",),
+            shape=(len(frames),),
+            chunk=len(frames),
+            dtype=columns[name].dtype.name,
+            attributes={"long_name": long_name, **listed},
+        )
+        created[:] = columns[name]
+
+
+def _create_array(
+    group: zarr.Group,
+    name: str,
+    axes: tuple[str, ...],
+    *,
+    shape: tuple[int, ...],
+    chunk: int,
+    dtype: str,
+    attributes: dict[str, Any],
+) -> "zarr.Array[Any]":
+    return group.create_array(
+        name,
+        shape=shape,
+        chunks=(chunk, *shape[1:]),
+        dtype=dtype,
+        fill_value=float("nan") if dtype.startswith("float") else 0,
+        serializer=BytesCodec(endian="little"),
+        compressors=[BloscCodec(cname="lz4", shuffle="shuffle"), Crc32cCodec()],
+        chunk_key_encoding={"name": "default", "separator": "."},
+        dimension_names=axes,
+        attributes=attributes,
+    )

@@ -1,0 +1,75 @@
+"""The way in for a read: a complete store as a lazily loaded dataset."""
+
+from pathlib import Path
+
+import numpy as np
+import xarray
+import zarr
+
+from arflow_eval import refusal
+from arflow_eval.store.access import check_identities, code_names, opened, read_marks
+from arflow_eval.store.layout import settings
+from arflow_eval.store.sealing import check_fingerprint, stored_fingerprint
+
+NAME = "predictions.zarr"
+
+
+def open_run(path: Path | str, *, incomplete: bool = False) -> xarray.Dataset:
+    """Open the store of a run.
+
+    Values are read when they are used, not before. `repo_name` and `task_name` are attached as
+    string coordinates of `frame`.
+
+    Args:
+        path: a run folder, or the predictions.zarr inside one.
+        incomplete: accept a store that is still being written. Unwritten frames then read as NaN,
+            and the coordinate `written` (frame) tells them from failed decodes.
+
+    Raises:
+        Refusal: there is no store, it is not complete, or its marks are not what they were.
+    """
+    store = _locate(Path(path))
+    with settings():
+        group = opened(store)
+        written = read_marks(group).written
+        if not incomplete:
+            _check_complete(store, group, unwritten=int((~written).sum()), total=len(written))
+            check_identities(group)
+            check_fingerprint(store, group, found=stored_fingerprint(group))
+        dataset: xarray.Dataset = xarray.open_zarr(store, chunks=None, consolidated=True)
+        columns = {
+            f"{name}_name": ("frame", np.array(code_names(group, name))[dataset[name].to_numpy()])
+            for name in ("repo", "task")
+        }
+    if incomplete:
+        columns["written"] = ("frame", written)
+    return dataset.assign_coords(columns)
+
+
+def _locate(path: Path) -> Path:
+    store = path if path.name == NAME else path / NAME
+    if (store / "zarr.json").is_file():
+        return store
+    run = store.parent
+    known = {other.parent.name: other.parent for other in run.parent.glob(f"*/{NAME}")}
+    close = refusal.nearest(run.name, known)
+    raise refusal.usage(
+        f"no store at {store}",
+        expected="a run folder written by evaluate",
+        remedy=f"did you mean {known[close]}?" if close else "run evaluate first",
+    )
+
+
+def _check_complete(path: Path, group: zarr.Group, *, unwritten: int, total: int) -> None:
+    if unwritten:
+        raise refusal.guard(
+            f"{unwritten:,} of {total:,} frames unwritten in {path}",
+            expected="a complete store",
+            remedy="rerun the same evaluate command, it resumes",
+        )
+    if not group.attrs["complete"]:
+        raise refusal.guard(
+            f"{path} is written and not yet checked",
+            expected="a complete store",
+            remedy="rerun the same evaluate command, it only checks",
+        )

@@ -1,0 +1,159 @@
+"""The end of a store's writing: check every row, sweep, fingerprint; and the way back."""
+
+import json
+import shutil
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from jaxtyping import UInt8
+
+from arflow_eval import refusal
+from arflow_eval.contracts import FrameId
+from arflow_eval.store.access import (
+    all_blocks,
+    array,
+    check_identities,
+    identities,
+    opened,
+    read_marks,
+    variables,
+)
+from arflow_eval.store.digests import fingerprint, frame_digests
+from arflow_eval.store.disk import replace_text, writable
+from arflow_eval.store.layout import DIGEST_BYTES, settings
+from arflow_eval.store.writing import remove_marks
+
+
+def damaged(path: Path) -> list[int]:
+    """Panel rows that are not what was written: their values or their mark changed or are lost.
+
+    Only written rows can be damaged. A row whose mark cannot be read was written once, and counts;
+    a mark whose file is gone leaves its rows unwritten instead.
+
+    Raises:
+        Refusal: the identity columns themselves have changed; no rerun mends that.
+    """
+    with settings():
+        group = opened(path)
+        check_identities(group)
+        marks = read_marks(group)
+        frames = identities(group)
+        changed = marks.unreadable.copy()
+        for rows in all_blocks(group):
+            place = slice(rows.start, rows.stop)
+            if marks.written[place].any():
+                found = _digests(group, rows, frames[place])
+                changed[place] |= marks.written[place] & (found != marks.digests[place]).any(axis=1)
+    return np.flatnonzero(changed).tolist()
+
+
+def _digests(
+    group: zarr.Group, rows: range, frames: list[FrameId]
+) -> UInt8[np.ndarray, "frame byte"]:
+    """The digests that a block's values give now; zeros where they cannot be read."""
+    try:
+        columns = {
+            variable.name: np.asarray(array(group, variable.name)[rows.start : rows.stop])
+            for variable in variables(group)
+        }
+    except ValueError:  # a checksum fails: nothing in this chunk can be trusted
+        return np.zeros((len(rows), DIGEST_BYTES), dtype=np.uint8)
+    return frame_digests(frames, columns)
+
+
+def finalise(path: Path) -> str | None:
+    """End a store's writing once every row is there, and return its fingerprint.
+
+    Returns None while rows are missing. Otherwise recomputes every digest, sweeps what killed
+    writers left behind and records `fingerprint` and `complete` in one step. Any process may
+    call it, any number of times; a store that is already complete is not read through again.
+
+    Raises:
+        Refusal: rows differ from their digests (their blocks are cleared first, so that a rerun
+            redoes them), or the marks of a complete store no longer give its fingerprint.
+    """
+    with settings():
+        group = opened(path)
+        if not read_marks(group).written.all():
+            return None
+        found = stored_fingerprint(group)
+        if group.attrs["complete"]:
+            check_fingerprint(path, group, found=found)
+            return found
+    with writable(path):
+        _check_undamaged(path)
+        _sweep(path)
+        _set_attributes(path, fingerprint=found, complete=True)
+    return found
+
+
+def stored_fingerprint(group: zarr.Group) -> str:
+    """The fingerprint that the marks of a store give."""
+    return fingerprint(
+        identities(group),
+        read_marks(group).digests,
+        config_digest=str(group.attrs["digest"]),
+    )
+
+
+def check_fingerprint(path: Path, group: zarr.Group, *, found: str) -> None:
+    """Raise a refusal where a complete store's marks do not give the recorded fingerprint."""
+    recorded = str(group.attrs["fingerprint"])
+    if found != recorded:
+        raise refusal.damage(
+            f"the frame digests of {path} give fingerprint {found[:12]}…",
+            expected=f"{recorded[:12]}…, recorded when it was complete",
+            remedy="restore it from a copy, or move it away and rerun its evaluate command",
+        )
+
+
+def _check_undamaged(path: Path) -> None:
+    rows = damaged(path)
+    if not rows:
+        return
+    clear(path, rows)
+    raise refusal.damage(
+        f"{len(rows):,} rows of {path} differ from their digests, the first is row {rows[0]}",
+        expected="the values that were written",
+        remedy="check the disk and rerun the same evaluate command; it redoes their blocks",
+    )
+
+
+def _sweep(path: Path) -> None:
+    for leftover in path.rglob("*.partial"):
+        leftover.unlink(missing_ok=True)
+    for leftover in path.parent.glob(f".{path.name}.*.creating"):
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
+def clear(path: Path, rows: Iterable[int]) -> None:
+    """Forget the blocks that hold some panel rows, so that a rerun redoes them.
+
+    A complete store is incomplete from then on; its data stays on disk until it is overwritten.
+    """
+    asked = set(rows)
+    with settings(), writable(path):
+        group = opened(path)
+        beyond = asked - set(range(array(group, "frame_digest").shape[0]))
+        if beyond:
+            raise ValueError(f"rows {sorted(beyond)} are not in {path}")
+        if asked and group.attrs["complete"]:
+            _set_attributes(path, fingerprint=None, complete=False)
+        for block in all_blocks(group):
+            if not asked.isdisjoint(block):
+                remove_marks(path, group, block)
+
+
+def _set_attributes(path: Path, **changed: Any) -> None:
+    metadata = json.loads((path / "zarr.json").read_text())
+    metadata["attributes"] |= changed
+    replace_text(
+        path / "zarr.json",
+        json.dumps(metadata, indent=2, allow_nan=False),
+        # beside the store: a stray file inside makes zarr warn
+        temporary=path.with_name(f".{path.name}.{uuid.uuid4().hex}.sealing"),
+    )
