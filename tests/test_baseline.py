@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+
 from arflow_eval import refusal
 from arflow_eval.contracts import ChunkPolicy, FrameId, Observation, Space, Statistics
 from arflow_eval.model import baseline

@@ -2,11 +2,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from arflow_eval.codec import fast, normalise
 from arflow_eval.codec.bins import to_bins
 from arflow_eval.decode.grammar import SymbolBudget
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 @pytest.fixture(scope="module")

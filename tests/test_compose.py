@@ -80,6 +80,7 @@ REFUSED = [
     ("evaluate --cfg=jb", "invalid choice: 'jb'"),
     ("evaluate --cfg job --multirun", "exclude each other"),
     ("evaluate --config-name=other", "--config-dir DIR"),
+    ("evaluate --config-dir=no/such", "no/such; expected --config-dir DIR"),
     ("evaluate --cfg job decode.drwas=3", "did you mean decode.draws?"),
     ("evaluate --multirun seed=1 decode.draws=1,0 decode=draws", "decode.draws=0"),
     ("evaluate --multirun decode.drwas=1,2", "did you mean decode.draws?"),

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arflow_eval.contracts import FrameId, Line, Observation, Statistics, Suffix
+
+from arflow_eval.contracts import FrameDraws, FrameId, Line, Observation, Statistics, Suffix
 from arflow_eval.decode import solver, suffix
 from arflow_eval.decode.frames import decode
 from arflow_eval.decode.grammar import SymbolBudget
@@ -72,7 +73,9 @@ class Speaker:
         return np.array(symbols, dtype=float)[:, None] + observation.frame.frame_index
 
 
-def drawn(policy: Speaker, seen: Observation, *, draws: int, temperature: float, seed: int = 0):
+def drawn(
+    policy: Speaker, seen: Observation, *, draws: int, temperature: float, seed: int = 0
+) -> FrameDraws:
     return suffix.decode_frame(policy, seen, draws=draws, temperature=temperature, seed=seed)
 
 
@@ -171,7 +174,7 @@ class Drift:
         return ((context - chunk) / max(1 - time, 1e-6)).astype(np.float32)
 
     def to_units(self, context: float, chunk: np.ndarray) -> np.ndarray:
-        return chunk * 10
+        return chunk * 10 + 0 * context
 
 
 @dataclass(frozen=True)
@@ -179,6 +182,7 @@ class Decay(Drift):
     """dx/dt = -x: the exact end is x0 / e."""
 
     def velocity(self, context: float, chunk: np.ndarray, time: float) -> np.ndarray:
+        del context, time
         return -chunk
 
 
@@ -216,6 +220,9 @@ def test_a_decode_that_does_not_fit_its_policy_says_so() -> None:
 def test_observations_come_back_in_their_order() -> None:
     seen = [observation(frame=k) for k in (3, 1, 2)]
     found = decode(Speaker(), seen, draws=2, T=0.0, steps=None, solver="euler", seed=0)
-    alone = [decode(Speaker(), [one], draws=2, T=0.0, steps=None, solver="euler", seed=0)[0] for one in seen]
+    alone = [
+        decode(Speaker(), [one], draws=2, T=0.0, steps=None, solver="euler", seed=0)[0]
+        for one in seen
+    ]
     for both, single in zip(found, alone, strict=True):
         assert (both.prediction == single.prediction).all()

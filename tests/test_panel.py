@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+
 from arflow_eval import refusal
 from arflow_eval.contracts import FrameId
 from arflow_eval.panel import bundled, plan
@@ -60,9 +61,7 @@ def test_statistics_are_those_of_the_training_episodes() -> None:
 @pytest.fixture(scope="module")
 def panel() -> bundled.PushT:
     settings = configured("pusht")
-    return bundled.pusht(
-        name="pusht", plan="pusht.json", digest=str(settings["digest"]), steps=50
-    )
+    return bundled.pusht(name="pusht", plan="pusht.json", digest=str(settings["digest"]), steps=50)
 
 
 def test_an_observation_ends_with_the_present_and_knows_earlier_actions_only(
@@ -115,7 +114,9 @@ def test_a_frame_listed_twice_is_damage(tmp_path: Path) -> None:
         plan.read_plan(tmp_path / "plan.json", digest=None)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"core": [["a/b", 0]], "labeled": []}', '{"core": 1}'])
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"core": [["a/b", 0]], "labeled": []}', '{"core": 1}']
+)
 def test_a_file_that_is_no_plan_is_a_usage_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "plan.json").write_text(text)
     with pytest.raises(refusal.Refusal, match="cannot be read") as refused:

@@ -13,16 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from pusht_training import (
-    Episode,
-    arguments,
-    episode,
-    held_out,
-    mirrored,
-    relative_chunk,
-    split,
-    write_log,
-)
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
@@ -35,6 +25,16 @@ from arflow_eval.decode.suffix import decode_frame
 from arflow_eval.model.ar import ArPolicy, assemble, trunk_config
 from arflow_eval.model.prompt import SPECIALS, Prompt
 from arflow_eval.panel.bundled import demonstrations
+from pusht_training import (
+    Episode,
+    arguments,
+    episode,
+    held_out,
+    mirrored,
+    relative_chunk,
+    split,
+    write_log,
+)
 
 PAST = (60, 40, 25, 15, 9, 5, 3, 1, 0)
 TRUNK = {
@@ -160,7 +160,11 @@ def train(
             average[name].lerp_(tensor, 1 - keep)
         recent.append(loss.item())
         if step % 100 == 0:
-            entry = {"step": step, "minutes": (time.monotonic() - started) / 60, "loss": float(np.mean(recent))}
+            entry = {
+                "step": step,
+                "minutes": (time.monotonic() - started) / 60,
+                "loss": float(np.mean(recent)),
+            }
             curve.append({name: round(value, 4) for name, value in entry.items()})
             print(curve[-1], flush=True)
             recent = []
@@ -209,9 +213,7 @@ def main() -> None:
     trunk = Gemma3ForCausalLM(trunk_config(settings))
     policy = assemble(trunk, prompt=prompt, codec=codec, quantiles=quantiles, relative=True)
     print(f"{sum(p.numel() for p in trunk.parameters()):,} parameters", flush=True)
-    weights, curve = train(
-        trunk, Examples(both, policy), steps=options.steps, seed=options.seed
-    )
+    weights, curve = train(trunk, Examples(both, policy), steps=options.steps, seed=options.seed)
     trunk.load_state_dict(weights)
     trunk.eval()
     write(options.out, policy, weights)

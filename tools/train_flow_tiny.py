@@ -12,6 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors.torch import save_file
+
+from arflow_eval.codec import normalise
+from arflow_eval.decode.solver import decode_frame
+from arflow_eval.model.flow import Expert, assemble, state_features
 from pusht_training import (
     STEPS,
     Episode,
@@ -24,11 +29,6 @@ from pusht_training import (
     split,
     write_log,
 )
-from safetensors.torch import save_file
-
-from arflow_eval.codec import normalise
-from arflow_eval.decode.solver import decode_frame
-from arflow_eval.model.flow import Expert, assemble, state_features
 
 PAST = (60, 40, 25, 15, 9, 5, 3, 1, 0)
 EXPERT = {
@@ -106,7 +106,11 @@ def train(
             average[name].lerp_(tensor, 1 - keep)
         recent.append(loss.item())
         if step % 500 == 0:
-            entry = {"step": step, "minutes": (time.monotonic() - started) / 60, "loss": float(np.mean(recent))}
+            entry = {
+                "step": step,
+                "minutes": (time.monotonic() - started) / 60,
+                "loss": float(np.mean(recent)),
+            }
             curve.append({name: round(value, 4) for name, value in entry.items()})
             print(curve[-1], flush=True)
             recent = []
@@ -132,9 +136,7 @@ def main() -> None:
     stats = tables(both)
     expert = Expert(**EXPERT)
     print(f"{sum(p.numel() for p in expert.parameters()):,} parameters", flush=True)
-    weights, curve = train(
-        expert, Examples(both, stats), steps=options.steps, seed=options.seed
-    )
+    weights, curve = train(expert, Examples(both, stats), steps=options.steps, seed=options.seed)
     expert.load_state_dict(weights)
     expert.eval()
     config = {

@@ -33,7 +33,9 @@ def record_seconds(
     folder: Path, settings: EvaluateSettings, rows: range, found: Sequence[FrameDraws]
 ) -> None:
     """Append a block's seconds to this shard's timings."""
-    seconds = {name: [round(frame.seconds[name], 6) for frame in found] for name in found[0].seconds}
+    seconds = {
+        name: [round(frame.seconds[name], 6) for frame in found] for name in found[0].seconds
+    }
     lines = folder / "timings" / f"shard-{settings.shard.index}.jsonl"
     lines.parent.mkdir(exist_ok=True)
     with lines.open("a") as file:

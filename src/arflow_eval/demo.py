@@ -19,6 +19,10 @@ ARMS: Final = {
     "flow-1": ["model=flow_tiny", "decode=greedy"],
     "flow-10": ["model=flow_tiny", "decode=draws", "decode.draws=10"],
 }
+STATUS: Final = (
+    "Exploratory: no registration fixed these reads before the data existed. "
+    "Open-loop error says nothing certain about success rates."
+)
 READS: Final = (("AR draws", "AR greedy"), ("flow-10", "flow-1"))
 
 
@@ -65,18 +69,18 @@ def story(
     paths = [str(path) for _, path in reports.values()]
     return "\n".join(
         [
-            f"Two policies trained on human PushT demonstrations, scored on {any_arm.frames} frames"
-            f" of episodes they never saw ({duration(seconds)}).",
+            f"Two policies trained on PushT, {any_arm.frames} unseen frames, {duration(seconds)}.",
             f"Mean absolute error of the next {any_arm.window} positions, in {any_arm.units}s: "
-            + ", ".join(f"{name.replace('_', '-')} {e:.1f}" for name, e in any_arm.baselines.items())
+            + ", ".join(
+                f"{name.replace('_', '-')} {e:.1f}" for name, e in any_arm.baselines.items()
+            )
             + ".",
             _arms("autoregressive", found, "AR greedy", "AR draws"),
             _arms("flow matching", found, "flow-1", "flow-10"),
             _delta("AR, mean of 10 draws - greedy", reports["AR draws"][0]),
             _delta("flow, mean of 10 draws - 1 draw", reports["flow-10"][0]),
             "Negative is better. The interval resamples whole episodes: frames of one are alike.",
-            "Exploratory: no registration fixed these reads before the data existed. Open-loop"
-            " error says nothing certain about success rates.",
+            STATUS,
             f"Every draw is kept: xarray.open_zarr('{runs['AR draws'].store}').",
             f"Next: {' and '.join(paths)}; then `arflow-eval evaluate --help`.",
         ]

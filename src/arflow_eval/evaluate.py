@@ -86,7 +86,9 @@ def job(config: Mapping[str, Any]) -> int:
     outcome = evaluate(config)
     console = Console(width=100)
     if outcome.fingerprint is None:
-        console.print(f"this shard is done; other blocks of {outcome.store} are not", soft_wrap=True)
+        console.print(
+            f"this shard is done; other blocks of {outcome.store} are not", soft_wrap=True
+        )
         return 0
     if outcome.computed == 0:
         console.print("complete already: nothing was computed")

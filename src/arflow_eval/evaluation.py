@@ -63,10 +63,8 @@ def run_folder(settings: EvaluateSettings, *, panel: str, digest: str) -> Path:
     return Path(settings.store.root) / f"{arm_name(settings)}-{panel}-{digest[:8]}"
 
 
-def run(
-    settings: EvaluateSettings, panel: Panel, *, load: Load, decode: DecodeFrames
-) -> Outcome:
-    """Evaluate the blocks that this shard still lacks; the policy is loaded only if there are any."""
+def run(settings: EvaluateSettings, panel: Panel, *, load: Load, decode: DecodeFrames) -> Outcome:
+    """Evaluate the blocks that this shard still lacks; load the policy only if there are any."""
     started = time.monotonic()
     made_of = identity(settings, panel)
     digest = provenance.digest(made_of)
@@ -83,7 +81,9 @@ def run(
         title = f"{arm_name(settings)} on {panel.name}"
         done, total = store.progress(path)
         with frames_done(title, done=done, total=total) as advance:
-            computed = _evaluate_blocks(settings, panel, policy, path, decode, advance)
+            computed = _evaluate_blocks(
+                settings, panel, policy, path, decode=decode, advance=advance
+            )
     return Outcome(
         folder=folder,
         fingerprint=store.finalise(path),
@@ -161,6 +161,7 @@ def _evaluate_blocks(
     panel: Panel,
     policy: Policy,
     path: Path,
+    *,
     decode: DecodeFrames,
     advance: Advance,
 ) -> int:

@@ -28,8 +28,8 @@ _HALF: Final = np.uint64(32)
 
 def stream_key(domain: Domain, frame: FrameId, *, seed: int) -> int:
     """The 64-bit Philox key of a frame's stream. Every part is length-prefixed."""
-    parts = (VERSION, domain.encode(), str(seed).encode(), frame.repo.encode())
-    parts += (str(frame.episode).encode(), str(frame.frame_index).encode())
+    names = (domain, str(seed), frame.repo, str(frame.episode), str(frame.frame_index))
+    parts = (VERSION, *(name.encode() for name in names))
     message = b"".join(len(part).to_bytes(4, "little") + part for part in parts)
     return int.from_bytes(hashlib.blake2b(message, digest_size=8).digest(), "little")
 

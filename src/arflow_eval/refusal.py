@@ -14,7 +14,7 @@ WAITING: Final = 4
 DAMAGE: Final = 5
 
 
-class Refusal(Exception):
+class Refusal(Exception):  # noqa: N818 - no error of the program: it says no
     """A request the program will not carry out, in one line.
 
     Raise it through `usage`, `guard`, `waiting` or `damage`, which name the exit code.

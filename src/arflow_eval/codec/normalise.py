@@ -17,7 +17,9 @@ class Quantiles:
     q01: Float64[np.ndarray, "action"]
     q99: Float64[np.ndarray, "action"]
 
-    def normalise(self, values: Float[np.ndarray, "*rows action"]) -> Float64[np.ndarray, "*rows action"]:
+    def normalise(
+        self, values: Float[np.ndarray, "*rows action"]
+    ) -> Float64[np.ndarray, "*rows action"]:
         """Raw units -> [-1, 1]; what lies outside the quantiles is clipped."""
         span = self.q99 - self.q01
         constant = span == 0
@@ -25,11 +27,13 @@ class Quantiles:
         clipped: Float64[np.ndarray, "*rows action"] = np.where(constant, 0, scaled).clip(-1, 1)
         return clipped
 
-    def restore(self, values: Float[np.ndarray, "*rows action"]) -> Float64[np.ndarray, "*rows action"]:
+    def restore(
+        self, values: Float[np.ndarray, "*rows action"]
+    ) -> Float64[np.ndarray, "*rows action"]:
         """[-1, 1] -> raw units, without clipping; a constant dimension comes back constant."""
-        restored: Float64[np.ndarray, "*rows action"] = (
-            self.q01 + (np.asarray(values, dtype=np.float64) + 1) / 2 * (self.q99 - self.q01)
-        )
+        restored: Float64[np.ndarray, "*rows action"] = self.q01 + (
+            np.asarray(values, dtype=np.float64) + 1
+        ) / 2 * (self.q99 - self.q01)
         return restored
 
 

@@ -30,7 +30,7 @@ from arflow_eval.settings import evaluate_settings, sealed_panel
 from arflow_eval.values import did_you_mean
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig as DictConfig
+    from omegaconf import DictConfig
 else:  # its bases are typing's old ones, of which beartype warns where it checks types
     DictConfig = Any
 

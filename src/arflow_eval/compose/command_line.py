@@ -20,7 +20,6 @@ from arflow_eval import jobs, refusal
 from arflow_eval.compose.book import (
     Application,
     Book,
-    DictConfig,
     hydra_errors,
     open_book,
     parse,
@@ -52,6 +51,10 @@ def _prepare(name: Application, task: Task, argv: Sequence[str]) -> Callable[[],
     arguments = _arguments(parser, argv)
     if arguments.config_dir is not None:
         folder = Path(arguments.config_dir).resolve()
+        if not folder.is_dir():
+            raise refusal.usage(
+                f"no folder {folder}", expected="--config-dir DIR", remedy="check the path"
+            )
         arguments.overrides.append(f"hydra.searchpath=['file://{folder}']")
     if arguments.hydra_help or arguments.shell_completion:
         return functools.partial(_show, open_book(name, []), parser, arguments)
@@ -143,21 +146,26 @@ def _run(book: Book, task: Task, job: Job) -> int:
     return _status(returned)
 
 
-def _prepare_sweep(book: Book, task: Task, *, sweeper: DictConfig) -> Callable[[], int]:
+def _planned(book: Book, *, sweeper: Any) -> list[Job]:
+    """The jobs of a sweep as Hydra's basic sweeper lists them, all checked, repeats left out."""
     if "max_batch_size" not in sweeper:
         raise refusal.usage(
-            f"hydra/sweeper {sweeper._target_}",
+            f"hydra.sweeper={sweeper.get('_target_')}",
             expected="hydra/sweeper=basic",
             remedy="list the values of each key",
         )
     lines = [f"{key}={value}" for key, value in (sweeper.params or {}).items()]
-    task_lines = [str(override.input_line) for override in book.task]
-    overrides = parse([*lines, *task_lines], loader=book.hydra.config_loader)
+    lines += [str(override.input_line) for override in book.task]
+    overrides = parse(lines, loader=book.hydra.config_loader)
     (combinations,) = BasicSweeper.split_arguments(overrides, max_batch_size=None)
-    swept = _distinct(
-        [Job(tuple(lines), book.checked(lines)) for lines in combinations],
+    return _distinct(
+        [Job(tuple(combination), book.checked(combination)) for combination in combinations],
         application=book.application,
     )
+
+
+def _prepare_sweep(book: Book, task: Task, *, sweeper: Any) -> Callable[[], int]:
+    swept = _planned(book, sweeper=sweeper)
     config = book.load(["hydra.mode=MULTIRUN", *swept[0].overrides], mode=RunMode.MULTIRUN)
     callbacks = Callbacks(config)
     launcher = Plugins.instance().instantiate_launcher(
@@ -193,7 +201,7 @@ def _distinct(planned: Sequence[Job], *, application: Application) -> list[Job]:
     return [job for _, job in kept]
 
 
-def _swept(task: Task, swept: Sequence[Job], _: DictConfig) -> int:
+def _swept(task: Task, swept: Sequence[Job], _: Any) -> int:
     """A job of a sweep, in whichever process the launcher chose: as checked when it was planned."""
     number = HydraConfig.get().job.num
     job = swept[number]

@@ -44,7 +44,9 @@ def decode_frame(
     key = noise.stream_key("flow", observation.frame, seed=seed)
     shape = (policy.horizon, policy.action_dim)
     chunks = [
-        SOLVERS[solver](policy, context, noise.normal(shape, key=key, draws=tile), steps=steps)[:kept]
+        SOLVERS[solver](policy, context, noise.normal(shape, key=key, draws=tile), steps=steps)[
+            :kept
+        ]
         for tile, kept in tiles(draws)
     ]
     return FrameDraws(

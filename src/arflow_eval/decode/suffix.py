@@ -20,7 +20,7 @@ from arflow_eval.decode.tiles import tiles
 def decode_frame(
     policy: TokenPolicy, observation: Observation, *, draws: int, temperature: float, seed: int
 ) -> FrameDraws:
-    """All draws of one frame. At temperature 0 they are all the greedy decode, ties to the lowest id."""
+    """All draws of one frame. At temperature 0 each is the greedy decode, ties to the lowest id."""
     started = time.perf_counter()
     cache = policy.prefill(observation)
     prefilled = time.perf_counter()
@@ -86,7 +86,7 @@ def sample_blocks(
     states = [grammar.start] * len(draws)
     logprob = np.zeros(len(draws))
     scores = np.broadcast_to(logits[grammar.ids], (len(draws), len(grammar.ids)))
-    while (active := [row for row, state in enumerate(states) if state != grammar.complete]):
+    while active := [row for row, state in enumerate(states) if state != grammar.complete]:
         position = max(len(block) for block in blocks)
         gumbel = (
             noise.gumbel(grammar.ids, key=key, draws=draws[active], position=position)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from jaxtyping import Float32, Float64, Int
 from transformers import DynamicCache, Gemma3ForCausalLM, Gemma3TextConfig
+from transformers.cache_utils import DynamicLayer
 
 from arflow_eval.codec import fast, normalise
 from arflow_eval.contracts import Observation, Space, Suffix
@@ -24,8 +25,11 @@ from arflow_eval.model import prompt as prompts
 
 @dataclass(frozen=True)
 class ArPolicy:
-    """A token policy. Its actions are told relative to the present state, in the first `action_dim`
-    state dimensions, where `relative` is set."""
+    """A token policy.
+
+    Where `relative` is set, actions are told from the first `action_dim` dimensions of the
+    present state on.
+    """
 
     trunk: Any
     prompt: prompts.Prompt
@@ -56,10 +60,10 @@ class ArPolicy:
         """A cache of `rows` equal rows; growing it leaves the original alone."""
         forked = DynamicCache()
         for layer, kept in enumerate(cache.layers):
-            keys, values = (
-                tensor.expand(rows, -1, -1, -1).contiguous() for tensor in (kept.keys, kept.values)
-            )
-            forked.update(keys, values, layer)
+            if not isinstance(kept, DynamicLayer) or kept.keys is None or kept.values is None:
+                raise TypeError(f"{type(kept).__name__} is no filled append-only cache layer")
+            keys, values = (each.expand(rows, -1, -1, -1) for each in (kept.keys, kept.values))
+            forked.update(keys.contiguous(), values.contiguous(), layer)
         return forked
 
     def extend(
@@ -97,15 +101,19 @@ def load(
     torch.set_num_threads(threads)
     config = checkpoint.read_config(folder, kind="token")
     tables = checkpoint.read_json(folder, "norm_stats.json")
-    trunk = Gemma3ForCausalLM(trunk_config(config["trunk_config"]))
-    checkpoint.load_weights(trunk, folder, dtype=getattr(torch, dtype))
-    return assemble(
-        trunk.to(device),
-        prompt=prompts.load(folder, config["prompt"], normalise.from_json(tables["state"])),
-        codec=fast.load(folder / "fast.json", **config["codec"]),
-        quantiles=normalise.from_json(tables["action"]),
-        relative=bool(config["relative"]),
-    )
+    for name in ("tokenizer.json", "fast.json"):
+        checkpoint.read_json(folder, name)
+    with checkpoint.described(folder):
+        policy = assemble(
+            Gemma3ForCausalLM(trunk_config(config["trunk_config"])),
+            prompt=prompts.load(folder, config["prompt"], normalise.from_json(tables["state"])),
+            codec=fast.load(folder / "fast.json", **config["codec"]),
+            quantiles=normalise.from_json(tables["action"]),
+            relative=bool(config["relative"]),
+        )
+    checkpoint.load_weights(policy.trunk, folder, dtype=getattr(torch, dtype))
+    policy.trunk.to(device)
+    return policy
 
 
 def assemble(
@@ -135,10 +143,10 @@ def assemble(
 
 def trunk_config(settings: dict[str, Any]) -> Gemma3TextConfig:
     """The trunk's configuration: every layer attends to the whole prompt."""
-    layers = int(settings["num_hidden_layers"])
-    return Gemma3TextConfig(
+    config = Gemma3TextConfig(
         **settings,
-        layer_types=["full_attention"] * layers,
+        layer_types=["full_attention"] * int(settings["num_hidden_layers"]),
         tie_word_embeddings=True,
-        attn_implementation="sdpa",
     )
+    config._attn_implementation = "sdpa"  # noqa: SLF001 - the way transformers itself sets it
+    return config

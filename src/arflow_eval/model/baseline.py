@@ -39,7 +39,7 @@ def hold_state(observation: Observation, steps: int) -> Float32[np.ndarray, "ste
 
 
 def hold_state_norm(observation: Observation, steps: int) -> Float32[np.ndarray, "step action"]:
-    """mean_a + std_a * (s - mean_s) / std_s at every step; a constant state dimension gives mean_a."""
+    """mean_a + std_a * (s - mean_s) / std_s at every step; a constant state gives mean_a."""
     table = observation.statistics
     spread = np.where(table.state_std == 0, 1, table.state_std)
     score = np.where(table.state_std == 0, 0, (observation.state - table.state_mean) / spread)

@@ -5,11 +5,13 @@ every tensor is held against the file, since some loaders re-initialise weights 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from arflow_eval import refusal
@@ -56,6 +58,20 @@ def read_config(folder: Path, *, kind: str) -> dict[str, Any]:
     return config
 
 
+@contextmanager
+def described(folder: Path) -> Iterator[None]:
+    """While a checkpoint's description is read: what it lacks or garbles is damage, named."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError) as error:
+        raise refusal.damage(
+            f"the description of checkpoint {folder.name} does not fit "
+            f"({type(error).__name__}: {error})",
+            expected="the keys and values that its kind documents",
+            remedy="copy the checkpoint again, or write it anew with the training script",
+        ) from error
+
+
 def load_weights(module: torch.nn.Module, folder: Path, *, dtype: torch.dtype) -> None:
     """Load model.safetensors into a module, name by name, and hold the result against it."""
     path = folder / "model.safetensors"
@@ -65,7 +81,7 @@ def load_weights(module: torch.nn.Module, folder: Path, *, dtype: torch.dtype) -
             expected="its weights",
             remedy="check model.path",
         )
-    stored = load_file(path)
+    stored = _stored(path, folder=folder)
     expected = _own_tensors(module)
     _check_names(set(stored), set(expected), folder=folder)
     for name, tensor in stored.items():
@@ -78,6 +94,17 @@ def load_weights(module: torch.nn.Module, folder: Path, *, dtype: torch.dtype) -
     module.load_state_dict(stored, strict=False)  # the names are checked; tied ones follow
     module.to(dtype).eval().requires_grad_(requires_grad=False)
     _check_loaded(module.state_dict(), stored, dtype=dtype)
+
+
+def _stored(path: Path, *, folder: Path) -> dict[str, torch.Tensor]:
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise refusal.damage(
+            f"model.safetensors of checkpoint {folder.name} cannot be read ({error})",
+            expected="a whole safetensors file",
+            remedy="copy the checkpoint again",
+        ) from error
 
 
 def _own_tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:

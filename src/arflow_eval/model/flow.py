@@ -74,7 +74,7 @@ class Block(nn.Module):
     def forward(
         self, hidden: Float[Tensor, "row width"], condition: Float[Tensor, "row context"]
     ) -> Float[Tensor, "row width"]:
-        """hidden + down(gelu(up(norm(hidden) * (1 + scale) + shift)))."""
+        """Hidden + down(gelu(up(norm(hidden) * (1 + scale) + shift)))."""
         scale, shift = self.modulation(condition).chunk(2, dim=-1)
         inner: Tensor = self.norm(hidden) * (1 + scale) + shift
         moved: Tensor = hidden + self.down(nn.functional.gelu(self.up(inner)))
@@ -138,7 +138,7 @@ class Flow:
     def velocity(
         self, context: Context, chunk: Float32[np.ndarray, "row step action"], time: float
     ) -> Float32[np.ndarray, "row step action"]:
-        """d chunk / d time in the normalised space."""
+        """D chunk / d time in the normalised space."""
         rows = len(chunk)
         with torch.inference_mode():
             moved = self.expert(
@@ -146,8 +146,9 @@ class Flow:
                 self._tensor(chunk.reshape(rows, -1)),
                 self._tensor(np.full(rows, time, dtype=np.float32)),
             )
-        velocity: Float32[np.ndarray, "row step action"] = moved.float().cpu().numpy()
-        return velocity.reshape(chunk.shape)
+        flat: Float32[np.ndarray, "row element"] = moved.float().cpu().numpy()
+        velocity: Float32[np.ndarray, "row step action"] = flat.reshape(chunk.shape)
+        return velocity
 
     def to_units(
         self, context: Context, chunk: Float32[np.ndarray, "row step action"]
@@ -170,14 +171,14 @@ def load(
     torch.set_num_threads(threads)
     config = checkpoint.read_config(folder, kind="flow")
     tables = checkpoint.read_json(folder, "norm_stats.json")
-    expert = Expert(**config["expert"])
-    checkpoint.load_weights(expert, folder, dtype=getattr(torch, dtype))
-    return assemble(expert.to(device), config, tables)
+    with checkpoint.described(folder):
+        policy = assemble(Expert(**config["expert"]), config, tables)
+    checkpoint.load_weights(policy.expert, folder, dtype=getattr(torch, dtype))
+    policy.expert.to(device)
+    return policy
 
 
-def assemble(
-    expert: Expert, config: dict[str, Any], tables: dict[str, Any]
-) -> Flow:
+def assemble(expert: Expert, config: dict[str, Any], tables: dict[str, Any]) -> Flow:
     """A policy of its parts."""
     return Flow(
         expert=expert,

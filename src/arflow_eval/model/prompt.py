@@ -22,7 +22,7 @@ SPECIALS: Final = ("<bos>", "<states>", "<none>", "<masked>", "<request>", "<ope
 
 @dataclass(frozen=True)
 class Prompt:
-    """How a checkpoint writes its prompt. `past` lists frames back from the present, oldest first."""
+    """How a checkpoint writes its prompt; `past` counts frames back, oldest first."""
 
     tokenizer: Any
     quantiles: Quantiles

@@ -39,7 +39,9 @@ def read_plan(path: Path, *, digest: str | None) -> Plan:
     """
     if not path.is_file():
         raise refusal.usage(
-            f"no panel plan at {path}", expected="a sample-plan JSON file", remedy="check panel.plan"
+            f"no panel plan at {path}",
+            expected="a sample-plan JSON file",
+            remedy="check panel.plan",
         )
     raw = path.read_bytes()
     found = hashlib.sha256(raw).hexdigest()
@@ -88,7 +90,9 @@ def split_episodes(count: int, *, holdout: float, seed: int) -> tuple[list[int],
     return sorted(order[held:].tolist()), sorted(order[:held].tolist())
 
 
-def pick_core(lengths: Mapping[int, int], *, repo: str, per_episode: int, seed: int) -> list[FrameId]:
+def pick_core(
+    lengths: Mapping[int, int], *, repo: str, per_episode: int, seed: int
+) -> list[FrameId]:
     """`per_episode` frames of each episode, at random without replacement, in order.
 
     `lengths` maps an episode to its number of frames. Every episode has a stream of its own,

@@ -1,0 +1,206 @@
+"""The loop of an evaluation, with policies that count what they are asked."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray
+
+from arflow_eval import compose, evaluation, refusal, store
+from arflow_eval.contracts import FrameDraws, Observation, Panel, Policy
+from arflow_eval.decode.frames import decode
+from arflow_eval.evaluate import evaluate, load_panel
+from arflow_eval.evaluation import Outcome
+from arflow_eval.settings import EvaluateSettings, evaluate_settings
+from arflow_eval.summary import summarise
+
+
+@dataclass
+class Counting:
+    """Holds the state, and counts the frames it predicted; may break at the n-th."""
+
+    horizon: int = 50
+    action_dim: int = 2
+    breaks_at: int | None = None
+    predicted: list[int] = field(default_factory=list)
+
+    def predict(self, observation: Observation) -> np.ndarray:
+        if len(self.predicted) == self.breaks_at:
+            raise RuntimeError("killed")
+        self.predicted.append(observation.index)
+        return np.repeat(observation.state[None], self.horizon, axis=0)
+
+
+def settings_for(root: Path, *overrides: str) -> EvaluateSettings:
+    words = ["model=state_copy", "panel=pusht_q4", f"store.root={root}", *overrides]
+    return evaluate_settings(compose.compose("evaluate", words))
+
+
+def run(settings: EvaluateSettings, policy: Policy | None, panel: Panel | None = None) -> Outcome:
+    def load() -> Policy:
+        assert policy is not None, "a complete store needs no policy"
+        return policy
+
+    frames: Callable[[Policy, Sequence[Observation]], list[FrameDraws]] = partial(
+        decode, draws=1, T=None, steps=None, solver="euler", seed=0
+    )
+    panel = load_panel(settings) if panel is None else panel
+    return evaluation.run(settings, panel, load=load, decode=frames)
+
+
+def test_a_run_predicts_every_frame_once_and_ends_with_a_fingerprint(tmp_path: Path) -> None:
+    policy = Counting()
+    outcome = run(settings_for(tmp_path), policy)
+    assert outcome.computed == len(set(policy.predicted)) == 41
+    assert outcome.fingerprint is not None
+
+
+def test_a_rerun_computes_nothing_and_loads_no_policy(tmp_path: Path) -> None:
+    first = run(settings_for(tmp_path), Counting())
+    again = run(settings_for(tmp_path), None)
+    assert (again.computed, again.fingerprint) == (0, first.fingerprint)
+
+
+def test_a_broken_run_resumes_and_ends_with_an_equal_fingerprint(tmp_path: Path) -> None:
+    whole = run(settings_for(tmp_path / "whole"), Counting())
+    settings = settings_for(tmp_path / "broken", "store.block=4")
+    with pytest.raises(RuntimeError, match="killed"):
+        run(settings, Counting(breaks_at=18))
+    rest = Counting()
+    resumed = run(settings, rest)
+    assert len(rest.predicted) == 41 - 16
+    assert resumed.fingerprint == whole.fingerprint
+
+
+def test_four_shards_equal_one_process(tmp_path: Path) -> None:
+    whole = run(settings_for(tmp_path / "whole"), Counting())
+    fingerprints = [
+        run(settings_for(tmp_path / "s", "shard.count=4", f"shard.index={i}"), Counting())
+        for i in (2, 0, 3, 1)
+    ]
+    assert [each.fingerprint is None for each in fingerprints] == [True, True, True, False]
+    assert fingerprints[-1].fingerprint == whole.fingerprint
+
+
+@pytest.mark.parametrize("override", ["seed=1", "panel=pusht", "model=hold_last", "panel.steps=40"])
+def test_what_can_change_numbers_makes_another_store(tmp_path: Path, override: str) -> None:
+    mine, other = settings_for(tmp_path), settings_for(tmp_path, override)
+    found = [evaluation.identity(each, load_panel(each)) for each in (mine, other)]
+    assert found[0] != found[1]
+
+
+@pytest.mark.parametrize("override", ["window=30", "store.block=3", "shard.count=2", "device=cuda"])
+def test_what_cannot_change_numbers_is_no_part_of_a_stores_name(
+    tmp_path: Path, override: str
+) -> None:
+    mine, other = settings_for(tmp_path), settings_for(tmp_path, override)
+    found = [evaluation.identity(each, load_panel(each)) for each in (mine, other)]
+    assert found[0] == found[1]
+
+
+def test_a_shorter_horizon_leaves_nan_past_it(tmp_path: Path) -> None:
+    outcome = run(settings_for(tmp_path), Counting(horizon=30))
+    prediction = store.open_run(outcome.store)["prediction"].to_numpy()
+    assert np.isfinite(prediction[:, :, :30]).all()
+    assert np.isnan(prediction[:, :, 30:]).all()
+
+
+def test_the_store_opens_with_xarray_alone_and_holds_truth_and_baselines(tmp_path: Path) -> None:
+    outcome = run(settings_for(tmp_path), Counting())
+    panel = load_panel(settings_for(tmp_path))
+    found = xarray.open_zarr(outcome.store, chunks=None)
+    targets = panel.targets(range(41))
+    assert (found["truth"].to_numpy() == targets.truth).all()
+    assert (found["valid"].to_numpy() == targets.valid).all()
+    assert (found["state_copy"].to_numpy() == found["prediction"].to_numpy()[:, 0]).all()
+    assert found["prediction"].dims == ("frame", "draw", "step", "action")
+    assert found.attrs["arm"] == "state_copy"
+
+
+def test_the_summary_agrees_with_a_direct_mean(tmp_path: Path) -> None:
+    outcome = run(settings_for(tmp_path), Counting())
+    found = xarray.open_zarr(outcome.store, chunks=None)
+    error = np.abs(found["prediction"][:, 0] - found["truth"]).to_numpy().astype(float)
+    scored = found["valid"].to_numpy()
+    summary = summarise(outcome.store, window=None)
+    assert summary.chunk_mae == pytest.approx(error[scored].mean(), abs=1e-6)
+    assert summary.first_mae == pytest.approx(error[:, 0].mean(), abs=1e-6)
+    assert summary.baselines["state_copy"] == summary.chunk_mae
+    short = summarise(outcome.store, window=10)
+    assert short.chunk_mae == pytest.approx(error[:, :10][scored[:, :10]].mean(), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("policy", "override", "message"),
+    [
+        (Counting(action_dim=6), "seed=0", "predicts 6 action dimensions; expected the 2"),
+        (Counting(horizon=80), "seed=0", "predicts 80 steps; expected at most the 50"),
+        (Counting(horizon=30), "window=40", "window=40 with a horizon of 30"),
+    ],
+)
+def test_a_policy_that_does_not_fit_is_refused_before_a_store_exists(
+    tmp_path: Path, policy: Counting, override: str, message: str
+) -> None:
+    with pytest.raises(refusal.Refusal, match=message) as refused:
+        run(settings_for(tmp_path, override), policy)
+    assert refused.value.exit_code == refusal.GUARD
+    assert list(tmp_path.iterdir()) == []
+
+
+@dataclass(frozen=True)
+class Spoilt:
+    """A panel with a state that is not a number."""
+
+    inner: Panel
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
+
+    def observe(self, row: int) -> Observation:
+        seen = self.inner.observe(row)
+        states = seen.states.copy()
+        states[-1] = np.nan if row == 7 else states[-1]
+        return replace(seen, states=states)
+
+
+def test_a_nan_state_is_a_guard_failure_that_names_the_frame(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    panel = load_panel(settings)
+    with pytest.raises(refusal.Refusal, match=f"episode {panel.frames.episode[7]} up to frame"):
+        run(settings, Counting(), Spoilt(panel))
+
+
+def test_another_thread_count_may_not_write_into_the_same_store(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path, "store.block=4")
+    with pytest.raises(RuntimeError, match="killed"):
+        run(settings, Counting(breaks_at=10))
+    other = settings_for(tmp_path, "store.block=4", "threads=2")
+    with pytest.raises(refusal.Refusal, match="first writer in threads"):
+        run(other, Counting())
+
+
+def test_a_killed_process_resumes_to_the_fingerprint_of_an_unbroken_one(tmp_path: Path) -> None:
+    words = ["model=flow_tiny", "decode=draws", "decode.draws=64", "decode.steps=40"]
+    words += ["panel=pusht_q4", "store.block=4"]
+    whole = evaluate(compose.compose("evaluate", [*words, f"store.root={tmp_path}/whole"]))
+    command = [sys.executable, "-m", "arflow_eval.evaluate", *words, "store.root=killed"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
+    path = tmp_path / "killed" / whole.folder.name / "timings" / "shard-0.jsonl"
+    deadline = time.monotonic() + 120
+    while not path.exists() and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    done, total = store.progress(path.parent.parent / "predictions.zarr")
+    assert 0 < done < total
+    resumed = evaluate(compose.compose("evaluate", [*words, f"store.root={tmp_path}/killed"]))
+    assert resumed.computed == total - done
+    assert resumed.fingerprint == whole.fingerprint

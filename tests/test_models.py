@@ -1,0 +1,214 @@
+"""Contracts of every bundled policy, and what loading refuses."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from arflow_eval import compose, refusal
+from arflow_eval.codec import normalise
+from arflow_eval.contracts import FlowPolicy, FrameDraws, Panel, Policy, TokenPolicy
+from arflow_eval.decode.frames import decode
+from arflow_eval.evaluate import evaluate, load_panel, load_policy
+from arflow_eval.panel.bundled import DATA, demonstrations
+from arflow_eval.settings import BUNDLED, evaluate_settings
+from arflow_eval.summary import summarise
+
+CONF = Path(__file__).parent.parent / "conf" / "model"
+MODELS = sorted(path.stem for path in CONF.glob("*.yaml"))
+LEARNT = ("ar_tiny", "flow_tiny")
+
+
+@pytest.fixture(scope="module")
+def panel() -> Panel:
+    return load_panel(evaluate_settings(compose.compose("evaluate", [])))
+
+
+def load(name: str, panel: Panel, *overrides: str) -> Policy:
+    settings = evaluate_settings(compose.compose("evaluate", [f"model={name}", *overrides]))
+    return load_policy(settings, panel)
+
+
+@pytest.fixture(scope="module")
+def policies(panel: Panel) -> dict[str, Policy]:
+    return {name: load(name, panel) for name in MODELS}
+
+
+def settings_of(policy: Policy) -> dict[str, object]:
+    """Decode settings that fit a policy's family: several draws where it has them."""
+    token, flow = isinstance(policy, TokenPolicy), isinstance(policy, FlowPolicy)
+    return {
+        "draws": 3 if token or flow else 1,
+        "T": 1.0 if token else None,
+        "steps": 4 if flow else None,
+        "solver": "euler",
+        "seed": 0,
+    }
+
+
+def drawn(policy: Policy, panel: Panel, rows: list[int], **changed: object) -> list[FrameDraws]:
+    seen = [panel.observe(row) for row in rows]
+    return decode(policy, seen, **(settings_of(policy) | changed))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_frames_draws_are_the_same_alone_in_another_order_and_again(
+    policies: dict[str, Policy], panel: Panel, name: str
+) -> None:
+    policy = policies[name]
+    together = drawn(policy, panel, [5, 9, 80])
+    backwards = drawn(policy, panel, [80, 9, 5])
+    alone = drawn(policy, panel, [9])
+    for one, other in zip(together, reversed(backwards), strict=True):
+        assert (one.prediction == other.prediction).all()
+    assert (together[1].prediction == alone[0].prediction).all()
+    assert np.array_equal(together[1].logprob, alone[0].logprob, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", LEARNT)
+def test_a_draw_is_the_same_among_three_or_ten(
+    policies: dict[str, Policy], panel: Panel, name: str
+) -> None:
+    three = drawn(policies[name], panel, [33])[0]
+    ten = drawn(policies[name], panel, [33], draws=10)[0]
+    assert (three.prediction == ten.prediction[:3]).all()
+    assert np.array_equal(three.logprob, ten.logprob[:3], equal_nan=True)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_chunks_are_in_pixels_and_shaped_as_the_policy_says(
+    policies: dict[str, Policy], panel: Panel, name: str
+) -> None:
+    policy = policies[name]
+    found = drawn(policy, panel, [0, 40])[0].prediction
+    assert found.shape[1:] == (policy.horizon, policy.action_dim) == (50, 2)
+    assert found.dtype == np.float32
+    assert np.isfinite(found).all()
+    assert np.abs(found - 256).max() < 1000
+
+
+def test_temperature_zero_equals_greedy_on_the_bundled_policy(
+    policies: dict[str, Policy], panel: Panel
+) -> None:
+    greedy = drawn(policies["ar_tiny"], panel, [12, 60], draws=1, T=0.0)
+    cold = drawn(policies["ar_tiny"], panel, [12, 60], draws=4, T=0.0)
+    for one, four in zip(greedy, cold, strict=True):
+        assert (four.prediction == one.prediction).all()
+
+
+def test_the_auxiliary_line_tells_progress_as_a_percentage(
+    policies: dict[str, Policy], panel: Panel
+) -> None:
+    lines = [each.lines["progress"] for each in drawn(policies["ar_tiny"], panel, [0, 3])]
+    percents = [int(line.removeprefix("progress: ").removesuffix("%")) for line in lines]
+    assert all(0 <= percent <= 100 for percent in percents)
+
+
+def test_restored_cache_equals_a_fresh_encode(policies: dict[str, Policy], panel: Panel) -> None:
+    policy = policies["ar_tiny"]
+    assert isinstance(policy, TokenPolicy)
+    cache = policy.prefill(panel.observe(50))
+    tokens = np.array([[policy.suffix.begin]])
+    first = policy.extend(policy.fork(cache, rows=1), tokens)
+    policy.extend(policy.fork(cache, rows=4), np.repeat(tokens, 4, axis=0))
+    again = policy.extend(policy.fork(cache, rows=1), tokens)
+    fresh = policy.extend(policy.prefill(panel.observe(50)), tokens)
+    assert (first == again).all()
+    assert (first == fresh).all()
+
+
+def training_episodes() -> list[int]:
+    episodes: list[int] = json.loads((DATA / "pusht_split.json").read_text())["training"]
+    return episodes
+
+
+@pytest.mark.parametrize("name", LEARNT)
+def test_norm_tables_are_those_of_training_episodes_and_their_mirror_images_alone(
+    name: str,
+) -> None:
+    corpus = demonstrations()
+    seen = [corpus.states[corpus.rows(episode)] for episode in training_episodes()]
+    states = np.concatenate([*seen, *(512 - each[:, ::-1] for each in seen)])
+    tables = json.loads((BUNDLED / name / "norm_stats.json").read_text())["state"]
+    expected = normalise.quantiles(states)
+    assert np.allclose(tables["q01"], expected.q01)
+    assert np.allclose(tables["q99"], expected.q99)
+
+
+@pytest.mark.parametrize("name", LEARNT)
+def test_weights_are_small_safetensors_and_the_log_names_the_training_set(name: str) -> None:
+    assert (BUNDLED / name / "model.safetensors").stat().st_size < 4_000_000
+    log = json.loads((BUNDLED / name / "training_log.json").read_text())
+    assert log["training_episodes"] == len(training_episodes())
+    assert log["curve"][-1]["loss"] < log["curve"][0]["loss"]
+    assert (BUNDLED / name / "MODEL_CARD.md").is_file()
+
+
+@pytest.mark.parametrize("name", LEARNT)
+def test_a_learnt_policy_beats_hold_last_and_state_copy_on_held_out_frames(
+    name: str, tmp_path: Path
+) -> None:
+    def score(model: str) -> float:
+        words = [f"model={model}", "panel=pusht", f"store.root={tmp_path}"]
+        outcome = evaluate(compose.compose("evaluate", words))
+        return summarise(outcome.store, window=None).chunk_mae
+
+    learnt = score(name)
+    assert learnt < score("hold_last")
+    assert learnt < score("state_copy")
+
+
+@pytest.fixture(params=LEARNT)
+def copied(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
+    folder = tmp_path / "checkpoint"
+    shutil.copytree(BUNDLED / request.param, folder)
+    return request.param, folder
+
+
+def edit_config(folder: Path, change: Callable[[dict[str, object]], object]) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    change(config)
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def truncate(folder: Path) -> None:
+    raw = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(raw[: len(raw) // 2])
+
+
+BREAKS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no norm table": (lambda f: (f / "norm_stats.json").unlink(), "has no norm_stats.json"),
+    "garbled json": (lambda f: (f / "norm_stats.json").write_text("{"), "is not JSON"),
+    "another kind": (
+        lambda f: edit_config(f, lambda c: c.update(kind="video")),
+        "format 1 and kind video",
+    ),
+    "another format": (lambda f: edit_config(f, lambda c: c.update(format=9)), "has format 9"),
+    "no horizon": (
+        lambda f: edit_config(f, lambda c: (c.pop("steps", 0), c.pop("codec", 0))),
+        "does not fit .KeyError",
+    ),
+    "truncated weights": (truncate, "cannot be read"),
+}
+
+
+@pytest.mark.parametrize("broken", BREAKS)
+def test_a_broken_checkpoint_is_refused_by_name(
+    copied: tuple[str, Path], panel: Panel, broken: str
+) -> None:
+    name, folder = copied
+    change, message = BREAKS[broken]
+    change(folder)
+    with pytest.raises(refusal.Refusal, match=message):
+        load(name, panel, f"model.path={folder}")
+
+
+def test_the_same_weights_under_another_path_are_the_same_run(copied: tuple[str, Path]) -> None:
+    name, folder = copied
+    words = [f"model={name}", "panel=pusht_q4", f"store.root={folder.parent}/out"]
+    first = evaluate(compose.compose("evaluate", words))
+    again = evaluate(compose.compose("evaluate", [*words, f"model.path={folder}"]))
+    assert (again.folder, again.computed) == (first.folder, 0)
