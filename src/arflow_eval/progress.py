@@ -1,10 +1,9 @@
 """Long work says how far it is: a bar on a terminal, plain lines elsewhere. Both on stderr."""
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, TextIO
+from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -16,19 +15,19 @@ Advance = Callable[[int], None]
 
 @contextmanager
 def frames_done(
-    title: str, *, done: int, total: int, stream: TextIO | None = None
+    title: str, *, done: int, total: int, console: Console | None = None
 ) -> Iterator[Advance]:
     """A function to call with the number of frames just finished, of `total` with `done` before.
 
     Shows frames, rate over this session and time left.
     """
-    stream = sys.stderr if stream is None else stream
-    if stream.isatty():
-        with _bar(stream) as bar:
+    console = Console(stderr=True) if console is None else console
+    if console.is_terminal:
+        with _bar(console) as bar:
             task = bar.add_task(title, total=total, completed=done, rate="")
             yield _advance_bar(bar, task, started=time.monotonic())
     else:
-        yield _print_lines(title, stream, done=done, total=total)
+        yield _print_lines(title, console, done=done, total=total)
 
 
 def duration(seconds: float) -> str:
@@ -41,7 +40,7 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600:,} h {whole % 3600 // 60:02d} min"
 
 
-def _bar(stream: TextIO) -> Progress:
+def _bar(console: Console) -> Progress:
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -49,7 +48,7 @@ def _bar(stream: TextIO) -> Progress:
         TextColumn("frames {task.fields[rate]}"),
         TimeRemainingColumn(),
         TextColumn("left"),
-        console=Console(file=stream),
+        console=console,
     )
 
 
@@ -65,7 +64,7 @@ def _advance_bar(bar: Progress, task: object, *, started: float) -> Advance:
     return advance
 
 
-def _print_lines(title: str, stream: TextIO, *, done: int, total: int) -> Advance:
+def _print_lines(title: str, console: Console, *, done: int, total: int) -> Advance:
     started = last = time.monotonic()
     before = done
 
@@ -78,10 +77,11 @@ def _print_lines(title: str, stream: TextIO, *, done: int, total: int) -> Advanc
         last = now
         rate = (done - before) / max(now - started, 1e-9)
         left = duration((total - done) / rate) if rate > 0 else "unknown"
-        print(
+        console.print(
             f"{title}: {done:,} of {total:,} frames, {rate:.1f} frames/s, {left} left",
-            file=stream,
-            flush=True,
+            soft_wrap=True,
+            highlight=False,
+            markup=False,
         )
 
     return advance

@@ -138,7 +138,7 @@ class Flow:
     def velocity(
         self, context: Context, chunk: Float32[np.ndarray, "row step action"], time: float
     ) -> Float32[np.ndarray, "row step action"]:
-        """D chunk / d time in the normalised space."""
+        """The derivative of the chunk by time, in the normalised space."""
         rows = len(chunk)
         with torch.inference_mode():
             moved = self.expert(
@@ -154,7 +154,11 @@ class Flow:
         self, context: Context, chunk: Float32[np.ndarray, "row step action"]
     ) -> Float64[np.ndarray, "row step action"]:
         """Chunks in raw units: unnormalised, and moved to the present state."""
-        return self.action_quantiles.restore(chunk) + context.state[: self.action_dim]
+        origin: Float32[np.ndarray, "action"] = context.state[: self.action_dim]
+        moved: Float64[np.ndarray, "row step action"] = (
+            self.action_quantiles.restore(chunk) + origin
+        )
+        return moved
 
     def _tensor(self, values: Float32[np.ndarray, "..."]) -> Tensor:
         weight = self.expert.outlet.weight
