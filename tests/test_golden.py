@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from arflow_eval import compose, read
 from arflow_eval.evaluate import evaluate
 

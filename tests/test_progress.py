@@ -1,8 +1,9 @@
 import io
 
 import pytest
-from arflow_eval import progress
 from rich.console import Console
+
+from arflow_eval import progress
 
 
 @pytest.mark.parametrize(
@@ -29,7 +30,7 @@ def test_without_a_terminal_the_last_line_has_frames_rate_and_time_left() -> Non
 
 
 def test_lines_are_not_printed_for_every_frame(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter(range(0, 1000))
+    clock = iter(range(1000))
     monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(clock)))
     out = io.StringIO()
     with progress.frames_done("arm", done=0, total=100, console=Console(file=out)) as advance:
