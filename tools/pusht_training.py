@@ -7,11 +7,13 @@ which are training episodes set aside; the final run trains on all training epis
 
 import argparse
 import json
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from arflow_eval.contracts import FrameDraws, FrameId, Observation
 from arflow_eval.model.baseline import hold_action, hold_state
@@ -27,6 +29,53 @@ class Episode:
 
     states: np.ndarray
     actions: np.ndarray
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """AdamW's settings, a warm-up with a cosine decay, and the averaging of the weights."""
+
+    rate: float
+    warmup: int
+    decay: float
+    second_moment: float
+    average: float
+    log_every: int
+
+
+def minimise(
+    module: torch.nn.Module, loss_of: Callable[[], torch.Tensor], schedule: Schedule, *, steps: int
+) -> tuple[dict[str, torch.Tensor], list[dict[str, float]]]:
+    """Take `steps` steps on fresh losses; returns averaged weights and the loss curve."""
+    optimiser = torch.optim.AdamW(
+        module.parameters(),
+        lr=schedule.rate,
+        weight_decay=schedule.decay,
+        betas=(0.9, schedule.second_moment),
+    )
+    average = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    curve: list[dict[str, float]] = []
+    started, recent = time.monotonic(), []
+    for step in range(1, steps + 1):
+        cosine = 0.5 + 0.5 * np.cos(np.pi * step / steps)
+        for group in optimiser.param_groups:
+            group["lr"] = schedule.rate * min(1, step / schedule.warmup) * cosine
+        loss = loss_of()
+        optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(module.parameters(), 1.0)
+        optimiser.step()
+        keep = min(schedule.average, step / (step + 10))
+        for name, tensor in module.state_dict().items():
+            average[name].lerp_(tensor, 1 - keep)
+        recent.append(loss.item())
+        if step % schedule.log_every == 0:
+            minutes = (time.monotonic() - started) / 60
+            entry = {"step": step, "minutes": minutes, "loss": float(np.mean(recent))}
+            curve.append({name: round(value, 4) for name, value in entry.items()})
+            print(curve[-1], flush=True)
+            recent = []
+    return average, curve
 
 
 def arguments(*, steps: int) -> argparse.Namespace:

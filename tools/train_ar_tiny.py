@@ -8,7 +8,6 @@ that the checkpoint can also be asked what it predicts without them.
 """
 
 import json
-import time
 from pathlib import Path
 
 import numpy as np
@@ -27,9 +26,11 @@ from arflow_eval.model.prompt import SPECIALS, Prompt
 from arflow_eval.panel.bundled import demonstrations
 from pusht_training import (
     Episode,
+    Schedule,
     arguments,
     episode,
     held_out,
+    minimise,
     mirrored,
     relative_chunk,
     split,
@@ -48,8 +49,10 @@ TRUNK = {
     "attention_dropout": 0.0,
 }
 SCALE, ACTION_TOKENS, BINS = 6.0, 512, 256
-BATCH, RATE, DECAY = 32, 1.5e-3, 0.05
-DROPOUT, JITTER, AVERAGE = 0.1, 2.0, 0.999
+BATCH, DROPOUT, JITTER = 32, 0.1, 2.0
+SCHEDULE = Schedule(
+    rate=1.5e-3, warmup=100, decay=0.05, second_moment=0.98, average=0.999, log_every=100
+)
 
 
 def text_tokenizer(task: str) -> Tokenizer:
@@ -133,42 +136,18 @@ class Examples:
 def train(
     trunk: Gemma3ForCausalLM, examples: Examples, *, steps: int, seed: int
 ) -> tuple[dict[str, torch.Tensor], list[dict[str, float]]]:
-    """Warm-up, then a cosine schedule; returns averaged weights and the loss curve."""
-    optimiser = torch.optim.AdamW(
-        trunk.parameters(), lr=RATE, weight_decay=DECAY, betas=(0.9, 0.98)
-    )
-    average = {name: tensor.clone() for name, tensor in trunk.state_dict().items()}
+    """Cross-entropy of the suffix; averaged weights and the loss curve."""
     stream = np.random.default_rng(seed)
-    curve: list[dict[str, float]] = []
-    started, recent = time.monotonic(), []
-    for step in range(1, steps + 1):
-        rate = RATE * min(1, step / 100) * (0.5 + 0.5 * np.cos(np.pi * step / steps))
-        for group in optimiser.param_groups:
-            group["lr"] = rate
+
+    def loss() -> torch.Tensor:
         ids, targets = examples.batch(stream, BATCH)
         first = int((targets != -100).any(dim=0).nonzero()[0])
         logits = trunk(ids, use_cache=False, logits_to_keep=ids.shape[1] - first + 1).logits
-        loss = torch.nn.functional.cross_entropy(
+        return torch.nn.functional.cross_entropy(
             logits[:, :-1].flatten(0, 1), targets[:, first:].flatten()
         )
-        optimiser.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(trunk.parameters(), 1.0)
-        optimiser.step()
-        keep = min(AVERAGE, step / (step + 10))
-        for name, tensor in trunk.state_dict().items():
-            average[name].lerp_(tensor, 1 - keep)
-        recent.append(loss.item())
-        if step % 100 == 0:
-            entry = {
-                "step": step,
-                "minutes": (time.monotonic() - started) / 60,
-                "loss": float(np.mean(recent)),
-            }
-            curve.append({name: round(value, 4) for name, value in entry.items()})
-            print(curve[-1], flush=True)
-            recent = []
-    return average, curve
+
+    return minimise(trunk, loss, SCHEDULE, steps=steps)
 
 
 def write(out: Path, policy: ArPolicy, weights: dict[str, torch.Tensor]) -> None:

@@ -7,7 +7,6 @@ at the end.
 """
 
 import json
-import time
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +19,12 @@ from arflow_eval.model.flow import Expert, assemble, state_features
 from pusht_training import (
     STEPS,
     Episode,
+    Schedule,
     arguments,
     chunk_at,
     episode,
     held_out,
+    minimise,
     mirrored,
     relative_chunk,
     split,
@@ -39,9 +40,10 @@ EXPERT = {
     "blocks": 3,
     "spread": 0.4,
 }
-BATCH, RATE, DECAY = 256, 1e-3, 0.02
-JITTER, AVERAGE = 2.0, 0.9995
-PADDED_WEIGHT = 0.1
+BATCH, JITTER, PADDED_WEIGHT = 256, 2.0, 0.1
+SCHEDULE = Schedule(
+    rate=1e-3, warmup=200, decay=0.02, second_moment=0.999, average=0.9995, log_every=500
+)
 
 
 def tables(training: list[Episode]) -> dict[str, dict[str, list[float]]]:
@@ -83,38 +85,17 @@ def train(
     expert: Expert, examples: Examples, *, steps: int, seed: int
 ) -> tuple[dict[str, torch.Tensor], list[dict[str, float]]]:
     """Conditional flow matching with straight paths; averaged weights and the loss curve."""
-    optimiser = torch.optim.AdamW(expert.parameters(), lr=RATE, weight_decay=DECAY)
-    average = {name: tensor.clone() for name, tensor in expert.state_dict().items()}
     stream, noise = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
-    curve: list[dict[str, float]] = []
-    started, recent = time.monotonic(), []
-    for step in range(1, steps + 1):
-        for group in optimiser.param_groups:
-            group["lr"] = RATE * min(1, step / 200) * (0.5 + 0.5 * np.cos(np.pi * step / steps))
+
+    def loss() -> torch.Tensor:
         features, chunk, weight = examples.batch(stream, BATCH)
         start = torch.randn(chunk.shape, generator=noise)
         at = torch.rand(len(chunk), generator=noise)
         point = start + at[:, None] * (chunk - start)
         velocity = expert(expert.encoder(features), point, at)
-        loss = ((velocity - (chunk - start)) ** 2 * weight).sum() / weight.sum()
-        optimiser.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(expert.parameters(), 1.0)
-        optimiser.step()
-        keep = min(AVERAGE, step / (step + 10))
-        for name, tensor in expert.state_dict().items():
-            average[name].lerp_(tensor, 1 - keep)
-        recent.append(loss.item())
-        if step % 500 == 0:
-            entry = {
-                "step": step,
-                "minutes": (time.monotonic() - started) / 60,
-                "loss": float(np.mean(recent)),
-            }
-            curve.append({name: round(value, 4) for name, value in entry.items()})
-            print(curve[-1], flush=True)
-            recent = []
-    return average, curve
+        return ((velocity - (chunk - start)) ** 2 * weight).sum() / weight.sum()
+
+    return minimise(expert, loss, SCHEDULE, steps=steps)
 
 
 def write(out: Path, config: dict[str, object], stats: dict[str, object], expert: Expert) -> None:
