@@ -48,7 +48,7 @@ TRUNK = {
     "max_position_embeddings": 256,
     "attention_dropout": 0.0,
 }
-SCALE, ACTION_TOKENS, BINS = 6.0, 512, 256
+SCALE, ACTION_TOKENS, BINS = 6.0, 256, 256
 BATCH, DROPOUT, JITTER = 32, 0.1, 2.0
 SCHEDULE = Schedule(
     rate=1.5e-3, warmup=100, decay=0.05, second_moment=0.98, average=0.999, log_every=100
@@ -181,7 +181,7 @@ def write(out: Path, policy: ArPolicy, weights: dict[str, torch.Tensor]) -> None
 
 def main() -> None:
     """Train, write, score."""
-    options = arguments(steps=4500)
+    options = arguments(steps=6000)
     torch.set_num_threads(options.threads)
     torch.manual_seed(options.seed)
     training, scored = split(development=options.development)

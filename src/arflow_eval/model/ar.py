@@ -8,7 +8,7 @@ norm_stats.json (q01/q99 of states and actions).
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -16,11 +16,14 @@ from jaxtyping import Float32, Float64, Int
 from transformers import DynamicCache, Gemma3ForCausalLM, Gemma3TextConfig
 from transformers.cache_utils import DynamicLayer
 
+from arflow_eval import refusal
 from arflow_eval.codec import fast, normalise
 from arflow_eval.contracts import Observation, Space, Suffix
 from arflow_eval.decode.grammar import SymbolBudget
 from arflow_eval.model import checkpoint
 from arflow_eval.model import prompt as prompts
+
+TRUNK: Final = "gemma3_text"
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,12 @@ def load(
     del steps, space  # a checkpoint knows its own; the evaluation compares them
     torch.set_num_threads(threads)
     config = checkpoint.read_config(folder, kind="token")
+    if config.get("trunk") != TRUNK:
+        raise refusal.usage(
+            f"checkpoint {folder.name} has the trunk {config.get('trunk')}",
+            expected=TRUNK,
+            remedy="choose the model that has this trunk",
+        )
     tables = checkpoint.read_json(folder, "norm_stats.json")
     for name in ("tokenizer.json", "fast.json"):
         checkpoint.read_json(folder, name)
