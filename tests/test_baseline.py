@@ -54,9 +54,24 @@ def test_constant_velocity_goes_on_for_ten_frames_and_then_holds() -> None:
     assert (predicted("constant_velocity", observation(1)) == 0).all()
 
 
-def test_a_state_that_is_no_action_cannot_be_held() -> None:
-    space = Space(("x", "y", "z"), ("x", "y"), "pixel", "pixel", fps=10.0)
-    with pytest.raises(refusal.Refusal, match="3 states in pixel, 2 actions"):
-        baseline.state_copy(
+NAMES = ("state_copy", "state_copy_norm", "hold_last", "constant_velocity")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("states", [("x",), ("x", "y", "z")])
+def test_states_of_another_number_make_no_actions(name: str, states: tuple[str, ...]) -> None:
+    space = Space(states, ("x", "y"), "pixel", "pixel", fps=10.0)
+    with pytest.raises(refusal.Refusal, match=f"{len(states)} states in pixel, 2 actions"):
+        getattr(baseline, name)(
             folder=None, dtype="float32", device="cpu", threads=1, steps=5, space=space
         )
+
+
+def test_only_scores_carry_over_to_other_units() -> None:
+    space = Space(("x", "y"), ("x", "y"), "metre", "pixel", fps=10.0)
+    loads = {name: getattr(baseline, name) for name in NAMES}
+    settings = {"folder": None, "dtype": "float32", "device": "cpu", "threads": 1, "steps": 5}
+    assert loads.pop("state_copy_norm")(**settings, space=space).horizon == 5
+    for load in loads.values():
+        with pytest.raises(refusal.Refusal, match="in the same units"):
+            load(**settings, space=space)

@@ -108,17 +108,9 @@ def test_what_cannot_run_is_one_line_and_exit_code_2(
     assert shown.out == ""
 
 
-SEALED = [
-    ["panel=pusht_sealed"],
-    ["panel=pusht_sealed", "panel.sealed=false"],
-    ["panel.plan=pusht_sealed.json", "panel.digest=null"],
-]
-
-
-@pytest.mark.parametrize("overrides", SEALED)
-def test_a_sealed_plan_is_guarded_whatever_it_is_called(overrides: list[str]) -> None:
+def test_a_sealed_panel_is_guarded_before_its_frames_are_read() -> None:
     with pytest.raises(refusal.Refusal, match="sealed") as refused:
-        compose("evaluate", overrides)
+        compose("evaluate", ["panel=pusht_sealed"])
     assert refused.value.exit_code == refusal.GUARD
 
 
@@ -332,3 +324,11 @@ def test_composing_loads_no_model_stack(tmp_path: Path) -> None:
     )
     assert done.stderr.strip() == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_hydras_own_node_may_name_hydras_code_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    callback = "+hydra.callbacks.mine={_target_: builtins.print, _args_: [run]}"
+    assert application("evaluate", lambda _: 0, ["model=hold_last", callback]) == refusal.USAGE
+    shown = capsys.readouterr()
+    assert "starts with hydra. or hydra_plugins." in shown.err
+    assert shown.out == ""

@@ -110,6 +110,31 @@ def test_a_draw_is_the_same_however_many_are_asked_for(draws: int) -> None:
     assert (few.logprob == many.logprob[:draws]).all()
 
 
+@dataclass(frozen=True)
+class Broken(Speaker):
+    """Its second action token has logits that are not numbers, in every second row."""
+
+    def extend(self, cache: Any, tokens: np.ndarray) -> np.ndarray:
+        logits = super().extend(cache, tokens)
+        if len(tokens) > 1:
+            logits[1::2] = np.nan
+        return logits
+
+
+def test_a_draw_with_logits_that_are_no_numbers_fails_and_the_others_stand() -> None:
+    found = drawn(Broken(), observation(), draws=6, temperature=1.0)
+    whole = drawn(Speaker(), observation(), draws=6, temperature=1.0)
+    assert np.isnan(found.prediction[1::2]).all()
+    assert (found.prediction[::2] == whole.prediction[::2]).all()
+
+
+@pytest.mark.parametrize("temperature", [1e-310, 1e-30, 1e-6])
+def test_a_vanishing_temperature_is_the_greedy_decode(temperature: float) -> None:
+    greedy = drawn(Speaker(), observation(), draws=5, temperature=0.0)
+    cold = drawn(Speaker(), observation(), draws=5, temperature=temperature)
+    assert (cold.prediction == greedy.prediction).all()
+
+
 def test_draws_depend_on_frame_and_seed() -> None:
     here = drawn(Speaker(), observation(episode=1), draws=20, temperature=1.0)
     there = drawn(Speaker(), observation(episode=2), draws=20, temperature=1.0)

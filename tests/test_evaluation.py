@@ -1,5 +1,7 @@
 """The loop of an evaluation, with policies that count what they are asked."""
 
+import json
+import shutil
 import subprocess
 import sys
 import time
@@ -12,12 +14,12 @@ import numpy as np
 import pytest
 import xarray
 
-from arflow_eval import compose, evaluation, refusal, store
+from arflow_eval import compose, evaluation, provenance, refusal, store
 from arflow_eval.contracts import FrameDraws, Observation, Panel, Policy
 from arflow_eval.decode.frames import decode
 from arflow_eval.evaluate import evaluate, load_panel
 from arflow_eval.evaluation import Outcome
-from arflow_eval.settings import EvaluateSettings, evaluate_settings
+from arflow_eval.settings import BUNDLED, EvaluateSettings, evaluate_settings
 from arflow_eval.summary import summarise
 
 
@@ -151,6 +153,49 @@ def test_a_policy_that_does_not_fit_is_refused_before_a_store_exists(
         run(settings_for(tmp_path, override), policy)
     assert refused.value.exit_code == refusal.GUARD
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_window_past_the_horizon_is_refused_of_a_finished_store_too(tmp_path: Path) -> None:
+    outcome = run(settings_for(tmp_path), Counting(horizon=30))
+    with pytest.raises(refusal.Refusal, match="window=31 of a store with a horizon"):
+        summarise(outcome.store, window=31)
+
+
+def test_a_family_that_the_policy_is_not_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(refusal.Refusal, match="family=flow for Counting"):
+        run(settings_for(tmp_path, "model.family=flow"), Counting())
+
+
+def test_the_code_that_fills_the_columns_is_part_of_a_stores_name(
+    tmp_path: Path,
+) -> None:
+    package = tmp_path / "arflow_eval"
+    shutil.copytree(provenance.PACKAGE, package, ignore=shutil.ignore_patterns("data", "bundled"))
+    here = provenance.code_digest(["arflow_eval.model.flow", evaluation.COLUMNS], package=package)
+    rule = package / "model" / "baseline.py"
+    rule.write_text(
+        rule.read_text().replace("observation.state, steps", "-observation.state, steps")
+    )
+    there = provenance.code_digest(["arflow_eval.model.flow", evaluation.COLUMNS], package=package)
+    assert here != there
+
+
+def test_a_stores_configuration_is_resolved_and_names_no_folder_of_a_person(
+    tmp_path: Path,
+) -> None:
+    settings = settings_for(tmp_path, "model=flow_tiny", f"model.path={BUNDLED}/flow_tiny")
+    found = evaluation.resolved(settings)
+    assert found["model"]["path"] == "flow_tiny"
+    assert found["decode"]["steps"] == 10
+    assert str(BUNDLED.parent) not in str(found)
+
+
+def test_a_writer_record_that_is_there_is_whole(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    run(settings, Counting())
+    (record,) = tmp_path.glob("*/writer.json")
+    assert json.loads(record.read_text())["threads"] == 1
+    assert not list(tmp_path.glob("*/.writer-*"))
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from arflow_eval import compose, refusal
+from arflow_eval import settings as settings_module
 from arflow_eval.codec import normalise
 from arflow_eval.contracts import FlowPolicy, FrameDraws, Panel, Policy, TokenPolicy
+from arflow_eval.decode import solver
 from arflow_eval.decode.frames import decode
 from arflow_eval.evaluate import evaluate, load_panel, load_policy
 from arflow_eval.panel.bundled import DATA, demonstrations
@@ -191,6 +194,20 @@ BREAKS: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda f: edit_config(f, lambda c: (c.pop("steps", 0), c.pop("codec", 0))),
         "does not fit .KeyError",
     ),
+    "another trunk": (
+        lambda f: edit_config(f, lambda c: c.update(trunk="video", expert={"trunk": 1})),
+        "has the trunk video|does not fit",
+    ),
+    "impossible sizes": (
+        lambda f: edit_config(
+            f,
+            lambda c: (
+                c.get("trunk_config", {}).update(hidden_size=-5),
+                c.get("expert", {}).update(width=-5),
+            ),
+        ),
+        "does not fit",
+    ),
     "truncated weights": (truncate, "cannot be read"),
 }
 
@@ -204,6 +221,38 @@ def test_a_broken_checkpoint_is_refused_by_name(
     change(folder)
     with pytest.raises(refusal.Refusal, match=message):
         load(name, panel, f"model.path={folder}")
+
+
+@pytest.mark.parametrize("file", ["tokenizer.json", "fast.json"])
+def test_a_tokenizer_file_that_holds_none_is_refused(
+    tmp_path: Path, panel: Panel, file: str
+) -> None:
+    folder = tmp_path / "checkpoint"
+    shutil.copytree(BUNDLED / "ar_tiny", folder)
+    (folder / file).write_text("{}")
+    with pytest.raises(refusal.Refusal, match=f"{file} holds no tokenizer"):
+        load("ar_tiny", panel, f"model.path={folder}")
+
+
+@pytest.mark.parametrize("name", LEARNT)
+def test_a_device_that_is_not_there_is_refused(panel: Panel, name: str) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(refusal.Refusal, match="finds no GPU"):
+        load(name, panel, "device=cuda")
+
+
+@pytest.mark.parametrize("name", LEARNT)
+def test_the_model_card_tells_the_figures_of_the_training_log(name: str) -> None:
+    log = json.loads((BUNDLED / name / "training_log.json").read_text())
+    card = (BUNDLED / name / "MODEL_CARD.md").read_text()
+    figures = [f"{value:.2f}" for value in log["held_out_chunk_mae_px"].values()]
+    assert " | ".join(figures) in card
+    assert f"{log['steps']:,} steps" in card
+
+
+def test_the_solvers_that_may_be_asked_for_are_those_that_exist() -> None:
+    assert set(settings_module.SOLVERS) == set(solver.SOLVERS)
 
 
 def test_the_same_weights_under_another_path_are_the_same_run(copied: tuple[str, Path]) -> None:

@@ -130,12 +130,28 @@ def test_a_file_that_is_no_plan_is_a_usage_error(tmp_path: Path, text: str) -> N
 def test_frames_that_the_data_lacks_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, frame: tuple[str, int, int]
 ) -> None:
-    for name in ("pusht.npz", "pusht_stats.json"):
-        (tmp_path / name).symlink_to(bundled.DATA / name)
+    (tmp_path / "pusht.npz").symlink_to(bundled.DATA / "pusht.npz")
     digest = write(tmp_path / "plan.json", [FrameId(*frame)])
     monkeypatch.setattr(bundled, "DATA", tmp_path)
     with pytest.raises(refusal.Refusal, match="the plan lists"):
         bundled.pusht(name="mine", plan="plan.json", digest=digest, steps=50)
+
+
+def test_sealed_frames_are_guarded_whatever_their_plan_is_called(tmp_path: Path) -> None:
+    digest = write(tmp_path / "mine.json", list(frames_of("pusht_sealed").core[:1]))
+    with pytest.raises(refusal.Refusal, match="sealed") as refused:
+        bundled.pusht(name="mine", plan=str(tmp_path / "mine.json"), digest=digest, steps=50)
+    assert refused.value.exit_code == refusal.GUARD
+
+
+def test_other_statistics_are_another_panel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, panel: bundled.PushT
+) -> None:
+    changed = tmp_path / "stats.json"
+    changed.write_text(bundled.STATISTICS.read_text().replace("39.0", "40.0"))
+    monkeypatch.setattr(bundled, "STATISTICS", changed)
+    other = bundled.pusht(name="pusht", plan="pusht.json", digest=None, steps=50)
+    assert other.digest != panel.digest
 
 
 def test_the_corpus_is_the_published_file() -> None:

@@ -234,7 +234,7 @@ def test_the_order_in_which_modules_are_named_does_not_count() -> None:
 
 
 def test_an_unknown_module_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"no module arflow_eval\.stor "):
+    with pytest.raises(Refusal, match=r"no module arflow_eval\.stor "):
         provenance.code_digest(["arflow_eval.stor"])
 
 

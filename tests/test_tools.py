@@ -9,7 +9,6 @@ from types import ModuleType
 
 import pytest
 
-from arflow_eval.panel import bundled
 from arflow_eval.panel.bundled import DATA
 
 TOOLS = Path(__file__).parent.parent / "tools"
@@ -46,8 +45,6 @@ def test_the_training_scripts_see_training_episodes_alone(monkeypatch: pytest.Mo
     assert scored == lists["public"]
     assert sorted(chosen + aside) == sorted(lists["training"])
     assert not set(final) & {*lists["public"], *lists["sealed"]}
-    frames = {bundled.demonstrations().length(episode) for episode in final}
-    assert min(frames) > 1
 
 
 @pytest.mark.slow

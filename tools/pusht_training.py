@@ -1,8 +1,8 @@
 """What both training scripts share: training episodes, their mirror image, held-out error.
 
 PushT's goal is symmetric under (x, y) -> (512 - y, 512 - x), so every episode has a mirror
-image that is as good a demonstration. Hyperparameters were chosen on `development` episodes,
-which are training episodes set aside; the final run trains on all training episodes.
+image that is as good a demonstration. `--development` sets training episodes aside to try
+settings on; the final run trains on all of them, and each model card says what was chosen how.
 """
 
 import argparse

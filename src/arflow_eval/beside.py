@@ -5,6 +5,7 @@ block: seconds of prefill, auxiliary lines and draws for each of its frames.
 """
 
 import json
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,21 +23,22 @@ def record_writer(folder: Path, settings: EvaluateSettings) -> None:
     environment = provenance.environment(threads=settings.threads)
     mine = {"device": settings.device, **environment}
     path = folder / "writer.json"
+    whole = path.with_name(f".writer-{uuid.uuid4().hex}.tmp")
+    whole.write_text(json.dumps(mine, indent=1) + "\n")
     try:
-        with path.open("x") as file:
-            json.dump(mine, file, indent=1)
+        path.hardlink_to(whole)  # whoever is first, the file is whole when it appears
     except FileExistsError:
         _check_writer(json.loads(path.read_text()), mine)
+    finally:
+        whole.unlink()
 
 
-def record_seconds(
-    folder: Path, settings: EvaluateSettings, rows: range, found: Sequence[FrameDraws]
-) -> None:
+def record_seconds(folder: Path, rows: range, found: Sequence[FrameDraws], *, shard: int) -> None:
     """Append a block's seconds to this shard's timings."""
     seconds = {
         name: [round(frame.seconds[name], 6) for frame in found] for name in found[0].seconds
     }
-    lines = folder / "timings" / f"shard-{settings.shard.index}.jsonl"
+    lines = folder / "timings" / f"shard-{shard}.jsonl"
     lines.parent.mkdir(exist_ok=True)
     with lines.open("a") as file:
         file.write(json.dumps({"rows": [rows.start, rows.stop], "seconds": seconds}) + "\n")

@@ -269,12 +269,3 @@ class FrameDraws:
     logprob: Float64[np.ndarray, "draw"]
     lines: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
-
-
-@runtime_checkable
-class Decode(Protocol):
-    """From observations to draws; observations come back in their order."""
-
-    def __call__(
-        self, policy: Policy, observations: Sequence[Observation], /
-    ) -> list[FrameDraws]: ...

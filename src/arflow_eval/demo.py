@@ -79,7 +79,7 @@ def story(
             _arms("flow matching", found, "flow-1", "flow-10"),
             _delta("AR, mean of 10 draws - greedy", reports["AR draws"][0]),
             _delta("flow, mean of 10 draws - 1 draw", reports["flow-10"][0]),
-            "Negative is better. The interval resamples whole episodes: frames of one are alike.",
+            "Negative is better. The interval is clustered by episode: frames of one are alike.",
             STATUS,
             f"Every draw is kept: xarray.open_zarr('{runs['AR draws'].store}').",
             f"Next: {' and '.join(paths)}; then `arflow-eval evaluate --help`.",

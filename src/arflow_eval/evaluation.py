@@ -6,18 +6,34 @@ recorded beside it. Rerunning the same settings resumes; a complete store is onl
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
-from jaxtyping import Shaped
 
 from arflow_eval import beside, provenance, refusal, store
-from arflow_eval.contracts import FrameDraws, Observation, Panel, Policy
-from arflow_eval.model.baseline import hold_state, hold_state_norm
+from arflow_eval.columns import block_columns
+from arflow_eval.contracts import (
+    ChunkPolicy,
+    Family,
+    FlowPolicy,
+    FrameDraws,
+    Observation,
+    Panel,
+    Policy,
+    TokenPolicy,
+)
 from arflow_eval.progress import Advance, frames_done
 from arflow_eval.settings import EvaluateSettings, arm_name, checkpoint_folder
+
+COLUMNS: Final = "arflow_eval.columns"  # makes what a store holds of what a decode returns
+
+FAMILIES: Final[Mapping[Family, Any]] = {
+    "token": TokenPolicy,
+    "flow": FlowPolicy,
+    "chunk": ChunkPolicy,
+}
 
 Load = Callable[[], Policy]
 DecodeFrames = Callable[[Policy, Sequence[Observation]], list[FrameDraws]]
@@ -42,7 +58,8 @@ def identity(settings: EvaluateSettings, panel: Panel) -> dict[str, Any]:
     """All that can change a prediction. Paths, names, shards, blocks and the window cannot."""
     model, decode = settings.model, settings.decode
     folder = checkpoint_folder(model.path)
-    modules = [target.rsplit(".", 1)[0] for target in (model.target, decode.target)]
+    targets = (model.target, decode.target, settings.panel.target)
+    modules = [COLUMNS, *(target.rsplit(".", 1)[0] for target in targets)]
     return {
         "model": {
             "target": model.target,
@@ -54,8 +71,22 @@ def identity(settings: EvaluateSettings, panel: Panel) -> dict[str, Any]:
         },
         "panel": panel.digest,
         "seed": settings.seed,
-        "code": provenance.code_digest([*modules, settings.panel.target.rsplit(".", 1)[0]]),
+        "code": provenance.code_digest(modules),
     }
+
+
+def resolved(settings: EvaluateSettings) -> dict[str, Any]:
+    """The configuration with its nulls resolved, without what only this process is about.
+
+    Of a checkpoint's path only the last part is kept: folders may carry a person's name.
+    """
+    config = asdict(settings)
+    for own in ("shard", "store", "device", "threads"):
+        del config[own]
+    path = settings.model.path
+    config["model"]["path"] = path and Path(path).name
+    config["panel"]["plan"] = Path(settings.panel.plan).name
+    return config
 
 
 def run_folder(settings: EvaluateSettings, *, panel: str, digest: str) -> Path:
@@ -78,12 +109,13 @@ def run(settings: EvaluateSettings, panel: Panel, *, load: Load, decode: DecodeF
         attributes = _attributes(settings, panel, policy, made_of=made_of, digest=digest)
         store.open_or_create(path, _schema(settings, panel, attributes))
         beside.record_writer(folder, settings)
+        todo = store.missing(path, **shard)
+        mine, left = (sum(map(len, part)) for part in (store.blocks(path, **shard), todo))
         title = f"{arm_name(settings)} on {panel.name}"
-        done, total = store.progress(path)
-        with frames_done(title, done=done, total=total) as advance:
-            computed = _evaluate_blocks(
-                settings, panel, policy, path, decode=decode, advance=advance
-            )
+        with frames_done(title, done=mine - left, total=mine) as advance:
+            for rows in todo:
+                _evaluate_block(settings, panel, policy, path, rows, decode=decode, advance=advance)
+                computed += len(rows)
     return Outcome(
         folder=folder,
         fingerprint=store.finalise(path),
@@ -93,7 +125,14 @@ def run(settings: EvaluateSettings, panel: Panel, *, load: Load, decode: DecodeF
 
 
 def check_policy(policy: Policy, panel: Panel, settings: EvaluateSettings) -> None:
-    """The policy's chunks fit the panel's recorded ones, and the window fits both."""
+    """The policy is what its configuration says, and its chunks fit the panel and the window."""
+    family = FAMILIES[settings.model.family]
+    if not isinstance(policy, family):
+        raise refusal.usage(
+            f"model.family={settings.model.family} for {type(policy).__name__}",
+            expected=f"a {family.__name__}",
+            remedy="leave model.family as the option of the model sets it",
+        )
     actions = len(panel.space.action_names)
     if policy.action_dim != actions:
         raise refusal.guard(
@@ -142,7 +181,8 @@ def _attributes(
     return {
         "arm": arm_name(settings),
         "digest": digest,
-        "config": dict(made_of),
+        "config": resolved(settings),
+        "identity": dict(made_of),
         "panel": panel.name,
         "panel_digest": panel.digest,
         "checkpoint_digest": made_of["model"]["checkpoint"],
@@ -156,48 +196,24 @@ def _attributes(
     }
 
 
-def _evaluate_blocks(
+def _evaluate_block(
     settings: EvaluateSettings,
     panel: Panel,
     policy: Policy,
     path: Path,
+    rows: range,
     *,
     decode: DecodeFrames,
     advance: Advance,
-) -> int:
-    shard = {"shard_index": settings.shard.index, "shard_count": settings.shard.count}
-    computed = 0
-    for rows in store.missing(path, **shard):
-        observations = [panel.observe(row) for row in rows]
-        _check_states(observations)
-        found = []
-        for seen in observations:
-            found += decode(policy, [seen])
-            advance(1)
-        store.write_block(path, rows, block_columns(panel, rows, observations, found))
-        beside.record_seconds(path.parent, settings, rows, found)
-        computed += len(rows)
-    return computed
-
-
-def block_columns(
-    panel: Panel, rows: range, observations: Sequence[Observation], found: Sequence[FrameDraws]
-) -> dict[str, Shaped[np.ndarray, "frame ..."]]:
-    """The columns of a block; a shorter horizon leaves NaN in the steps past it."""
-    targets = panel.targets(rows)
-    draws, horizon, actions = found[0].prediction.shape
-    prediction = np.full((len(rows), draws, panel.steps, actions), np.nan, dtype=np.float32)
-    prediction[:, :, :horizon] = np.stack([frame.prediction for frame in found])
-    columns = {
-        "prediction": prediction,
-        "truth": targets.truth,
-        "valid": targets.valid,
-        "logprob": np.stack([frame.logprob for frame in found]),
-    }
-    if panel.space.shared:
-        for name, rule in (("state_copy", hold_state), ("state_copy_norm", hold_state_norm)):
-            columns[name] = np.stack([rule(seen, panel.steps) for seen in observations])
-    return columns
+) -> None:
+    observations = [panel.observe(row) for row in rows]
+    _check_states(observations)
+    found = []
+    for seen in observations:
+        found += decode(policy, [seen])
+        advance(1)
+    store.write_block(path, rows, block_columns(panel, rows, observations, found))
+    beside.record_seconds(path.parent, rows, found, shard=settings.shard.index)
 
 
 def _check_states(observations: Sequence[Observation]) -> None:

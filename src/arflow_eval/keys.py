@@ -82,23 +82,23 @@ def check_missing(config: Mapping[str, Any]) -> None:
         )
 
 
-def check_targets(config: Mapping[str, Any]) -> None:
-    """Refuse a `_target_` outside this package. Nothing is imported."""
+def check_targets(config: Mapping[str, Any], *, within: tuple[str, ...] = (TARGETS,)) -> None:
+    """Refuse a `_target_` that starts with none of the given words. Nothing is imported."""
     for key, value in leaves(config).items():
-        if key.rpartition(".")[2] == "_target_" and not allowed_target(value):
-            raise foreign_target(f"{key}={value}")
+        if key.rpartition(".")[2] == "_target_" and not allowed_target(value, within=within):
+            raise foreign_target(f"{key}={value}", within=within)
 
 
-def allowed_target(target: Any) -> bool:
-    """Whether a dotted path lies inside this package."""
-    return isinstance(target, str) and target.startswith(TARGETS)
+def allowed_target(target: Any, *, within: tuple[str, ...] = (TARGETS,)) -> bool:
+    """Whether a dotted path lies inside this package, or inside the packages given."""
+    return isinstance(target, str) and target.startswith(within)
 
 
-def foreign_target(found: str) -> refusal.Refusal:
-    """The refusal of code outside this package."""
+def foreign_target(found: str, *, within: tuple[str, ...] = (TARGETS,)) -> refusal.Refusal:
+    """The refusal of code outside this package, or outside the packages given."""
     return refusal.usage(
         found,
-        expected=f"a dotted path that starts with {TARGETS}",
+        expected=f"a dotted path that starts with {' or '.join(within)}",
         remedy="choose a group option instead, such as model=ar_tiny",
     )
 

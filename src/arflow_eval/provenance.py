@@ -106,7 +106,11 @@ def code_digest(modules: Sequence[str], *, package: Path = PACKAGE) -> str:
 
 def _known_module(name: str, package: Path) -> str:
     if not _exists(name, package):
-        raise ValueError(f"no module {name} in the package {package.name}")
+        raise refusal.usage(
+            f"no module {name} in the package {package.name}",
+            expected="a module of the package in every _target_",
+            remedy="check the _target_ of the option's yaml",
+        )
     return name
 
 

@@ -48,6 +48,15 @@ def damage(found: str, *, expected: str, remedy: str) -> Refusal:
     return Refusal(found, expected=expected, remedy=remedy, exit_code=DAMAGE)
 
 
+def sealed_panel(name: str) -> Refusal:
+    """The refusal of a panel that nothing may score before its registration's locked run."""
+    return guard(
+        f"panel {name} is sealed",
+        expected="the locked run of a registration, which alone may open it",
+        remedy="develop on panel=pusht, and keep the sealed episodes for the registered run",
+    )
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name most like `name`, or None where nothing comes close.
 

@@ -121,7 +121,7 @@ def evaluate_settings(config: Mapping[str, Any]) -> EvaluateSettings:
         threads=whole(config["threads"], key="threads", least=1),
     )
     if settings.panel.sealed:
-        raise sealed_panel(settings.panel.name)
+        raise refusal.sealed_panel(settings.panel.name)
     return settings
 
 
@@ -149,15 +149,6 @@ def checkpoint_folder(path: str | None) -> Path | None:
             remedy=did_you_mean("model.path", path, names) or "check model.path",
         )
     return folder
-
-
-def sealed_panel(name: str) -> refusal.Refusal:
-    """The refusal of a panel that nothing may score before its registration's locked run."""
-    return refusal.guard(
-        f"panel {name} is sealed",
-        expected="the locked run of a registration, which alone may open it",
-        remedy="develop on panel=pusht, and keep the sealed episodes for the registered run",
-    )
 
 
 def _model(config: Mapping[str, Any]) -> ModelSettings:

@@ -4,12 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import xarray
-
-from arflow_eval.stats.errors import Errors, block_errors, joined
+from arflow_eval import refusal
+from arflow_eval.stats.scoring import arm_errors
 from arflow_eval.store import open_run
-
-BLOCK = 256
 
 
 @dataclass(frozen=True)
@@ -28,10 +25,18 @@ class Summary:
 def summarise(path: Path, *, window: int | None) -> Summary:
     """Summarise a complete store; `window` None is the policy's whole horizon."""
     run = open_run(path)
-    steps = int(run.attrs["horizon"]) if window is None else window
-    arm = _errors(run, run["prediction"], window=steps)
+    horizon = int(run.attrs["horizon"])
+    steps = horizon if window is None else window
+    if steps > horizon:
+        raise refusal.guard(
+            f"window={steps} of a store with a horizon of {horizon} steps",
+            expected="a window inside the policy's horizon",
+            remedy=f"set window={horizon} or less",
+        )
+    core = run["core"].to_numpy()
+    arm = arm_errors(run, core, window=steps)
     baselines = {
-        name: _errors(run, run[name].expand_dims("draw", axis=1), window=steps).chunk_mae
+        name: arm_errors(run, core, window=steps, variable=name).chunk_mae
         for name in ("state_copy", "state_copy_norm")
         if name in run
     }
@@ -44,15 +49,3 @@ def summarise(path: Path, *, window: int | None) -> Summary:
         window=steps,
         units=str(run.attrs["action_units"]),
     )
-
-
-def _errors(run: xarray.Dataset, prediction: xarray.DataArray, *, window: int) -> Errors:
-    core = run["core"].to_numpy()
-    blocks = []
-    for start in range(0, len(core), BLOCK):
-        rows = slice(start, start + BLOCK)
-        kept = core[rows]
-        columns = (prediction[rows], run["truth"][rows], run["valid"][rows])
-        values = [column.to_numpy()[kept] for column in columns]
-        blocks.append(block_errors(*values, window=window))
-    return joined(blocks)

@@ -19,6 +19,8 @@ from tokenizers import Tokenizer
 from tokenizers.models import BPE
 from tokenizers.trainers import BpeTrainer
 
+from arflow_eval.codec.merges import read_tokenizer
+
 FIRST_SYMBOL = 0x4E00  # symbols are characters from here on, so that no normaliser touches them
 
 
@@ -88,7 +90,7 @@ def fit(
 def load(path: Path, *, scale: float, low: int, high: int, steps: int, actions: int) -> FastCodec:
     """A fitted codec from its merges file and the numbers of a checkpoint's config."""
     return FastCodec(
-        tokenizer=Tokenizer.from_file(str(path)),
+        tokenizer=read_tokenizer(path),
         scale=scale,
         low=low,
         high=high,

@@ -26,7 +26,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from arflow_eval import keys, refusal
-from arflow_eval.settings import evaluate_settings, sealed_panel
+from arflow_eval.settings import evaluate_settings
 from arflow_eval.values import did_you_mean
 
 if TYPE_CHECKING:
@@ -118,9 +118,7 @@ class Book:
         config = self.valid(overrides)
         keys.check_missing(config)
         if self.application == "evaluate":
-            settings = evaluate_settings(config)
-            if {settings.panel.digest, Path(settings.panel.plan).name} & _sealed_plans():
-                raise sealed_panel(settings.panel.name)
+            evaluate_settings(config)
         return config
 
 
@@ -129,7 +127,10 @@ def open_book(application: Application, overrides: Sequence[str]) -> Book:
     parsed = parse(overrides)
     own = tuple(str(it.input_line) for it in parsed if it.is_hydra_override())
     task = tuple(it for it in parsed if not it.is_hydra_override())
-    return Book(application, own, task, *_library(application, own))
+    hydra, composed, groups = _library(application, own)
+    node = cast("dict[str, Any]", OmegaConf.to_container(composed.hydra, resolve=False))
+    keys.check_targets({"hydra": node}, within=("hydra.", "hydra_plugins."))
+    return Book(application, own, task, hydra, composed, groups)
 
 
 @functools.cache
@@ -216,15 +217,6 @@ def _check_key(override: Override, known: set[str]) -> None:
 def _task_node(composed: DictConfig) -> dict[str, Any]:
     task = OmegaConf.masked_copy(composed, [str(key) for key in composed if key != "hydra"])
     return cast("dict[str, Any]", OmegaConf.to_container(task, resolve=True))
-
-
-@functools.cache
-def _sealed_plans() -> frozenset[str]:
-    """Digests and file names of every sealed panel's plan, whatever an option calls it."""
-    options = [OmegaConf.load(path) for path in sorted((conf_dir() / "panel").glob("*.yaml"))]
-    return frozenset(
-        name for option in options if option.sealed for name in (option.digest, option.plan)
-    )
 
 
 @contextmanager

@@ -5,6 +5,7 @@ action block is sampled. Rows are decoded in tiles of a fixed size, so a draw's 
 depend on how many others are asked for.
 """
 
+import itertools
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -37,6 +38,7 @@ def decode_frame(
         blocks += sampled[0][:kept]
         logprob += sampled[1][:kept].tolist()
     prediction = np.stack([_chunk(policy, observation, block) for block in blocks])
+    prediction[~np.isfinite(logprob)] = np.nan  # a failed draw is never averaged in
     return FrameDraws(
         prediction=np.repeat(prediction, draws // distinct, axis=0),
         logprob=np.repeat(np.array(logprob), draws // distinct),
@@ -79,15 +81,15 @@ def sample_blocks(
     """One action block a row of a forked cache, and its log-probability at T = 1, masked.
 
     `logits` follow the begin-of-actions marker and are the same for all rows. A row that is
-    whole repeats its last token into the cache until the others are.
+    whole, or has failed, repeats its last token into the cache until the others are done.
     """
     grammar = policy.grammar
     blocks: list[list[int]] = [[] for _ in draws]
     states = [grammar.start] * len(draws)
     logprob = np.zeros(len(draws))
     scores = np.broadcast_to(logits[grammar.ids], (len(draws), len(grammar.ids)))
-    while active := [row for row, state in enumerate(states) if state != grammar.complete]:
-        position = max(len(block) for block in blocks)
+    active = list(range(len(draws)))
+    for position in itertools.count():
         gumbel = (
             noise.gumbel(grammar.ids, key=key, draws=draws[active], position=position)
             if temperature > 0
@@ -99,6 +101,11 @@ def sample_blocks(
         for row, token in zip(active, grammar.ids[chosen].tolist(), strict=True):
             blocks[row].append(token)
             states[row] = grammar.advance(states[row], token)
+        active = [
+            row for row in active if states[row] != grammar.complete and np.isfinite(logprob[row])
+        ]
+        if not active:
+            break
         last = np.array([[block[-1]] for block in blocks])
         scores = policy.extend(cache, last)[:, grammar.ids]
     return blocks, logprob
@@ -111,26 +118,30 @@ def choose(
     *,
     temperature: float,
 ) -> tuple[Int64[np.ndarray, "row"], Float64[np.ndarray, "row"]]:
-    """The one decision point of greedy and sampled decodes: a column of `scores` a row.
+    """The one decision point of greedy and sampled decodes: one token's place in `scores` a row.
 
     argmax over legal tokens of scores / T + Gumbel noise (scores alone at T = 0), ties to
     the lowest id; and the chosen token's log-probability at T = 1 among the legal ones.
-    The mask is applied after the noise, so that no noise can lift an illegal token.
+    The mask is applied after the noise, so that no noise can lift an illegal token. A row
+    with a NaN among its legal scores gains NaN, which marks its draw as failed.
     """
-    exact = scores.astype(np.float64)
-    perturbed = exact if temperature == 0 else exact / temperature + gumbel
-    chosen: Int64[np.ndarray, "row"] = np.where(legal, perturbed, -np.inf).argmax(axis=1)
-    masked = np.where(legal, exact, -np.inf)
-    peak = masked.max(axis=1)
-    total = peak + np.log(np.exp(masked - peak[:, None]).sum(axis=1))
-    gained: Float64[np.ndarray, "row"] = exact[np.arange(len(chosen)), chosen] - total
+    masked = np.where(legal, scores.astype(np.float64), -np.inf)
+    below_peak = masked - masked.max(axis=1, keepdims=True)
+    perturbed = below_peak
+    if temperature > 0:
+        # far below the peak may become -inf, and what the noise does to illegal tokens is masked
+        with np.errstate(over="ignore", invalid="ignore"):
+            perturbed = np.where(legal, below_peak / temperature + gumbel, -np.inf)
+    chosen: Int64[np.ndarray, "row"] = perturbed.argmax(axis=1)
+    total = np.log(np.exp(below_peak).sum(axis=1))
+    gained: Float64[np.ndarray, "row"] = below_peak[np.arange(len(chosen)), chosen] - total
     return chosen, gained
 
 
 def _chunk(
     policy: TokenPolicy, observation: Observation, block: Sequence[int]
 ) -> Float32[np.ndarray, "step action"]:
-    """The block's chunk, or NaN where it is not one: a failed draw is never averaged in."""
+    """The block's chunk, or NaN where it is not one."""
     try:
         return policy.chunk(observation, block).astype(np.float32)
     except ValueError:

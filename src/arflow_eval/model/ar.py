@@ -101,7 +101,7 @@ def load(
     if folder is None:
         raise TypeError("an autoregressive policy is loaded from a folder")
     del steps, space  # a checkpoint knows its own; the evaluation compares them
-    torch.set_num_threads(threads)
+    checkpoint.use_device(device, threads=threads)
     config = checkpoint.read_config(folder, kind="token")
     if config.get("trunk") != TRUNK:
         raise refusal.usage(

@@ -65,18 +65,19 @@ def _held(row: Float32[np.ndarray, "action"], steps: int) -> Float32[np.ndarray,
     return np.repeat(row[None], steps, axis=0)
 
 
-def _loader(rule: Rule, *, from_state: bool) -> Callable[..., Baseline]:
-    """A `load` as every model has one; a rule made from states needs states that are actions."""
+def _loader(rule: Rule, *, same_units: bool) -> Callable[..., Baseline]:
+    """A `load` as every model has one; a rule that makes actions of states needs as many."""
 
     def load(
         *, folder: Path | None, dtype: str, device: str, threads: int, steps: int, space: Space
     ) -> Baseline:
         del folder, dtype, device, threads  # nothing to load, nothing to compute with
-        if from_state and not space.shared:
+        as_many = len(space.state_names) == len(space.action_names)
+        if not (space.shared if same_units else as_many):
             raise refusal.guard(
                 f"{len(space.state_names)} states in {space.state_units}, "
                 f"{len(space.action_names)} actions in {space.action_units}",
-                expected="states and actions of the same dimensions and units",
+                expected="as many of both" + (", in the same units" if same_units else ""),
                 remedy="choose a baseline that does not hold the state",
             )
         return Baseline(rule=rule, horizon=steps, action_dim=len(space.action_names))
@@ -84,7 +85,7 @@ def _loader(rule: Rule, *, from_state: bool) -> Callable[..., Baseline]:
     return load
 
 
-state_copy: Final = _loader(hold_state, from_state=True)
-state_copy_norm: Final = _loader(hold_state_norm, from_state=False)
-hold_last: Final = _loader(hold_action, from_state=True)
-constant_velocity: Final = _loader(carry_velocity, from_state=True)
+state_copy: Final = _loader(hold_state, same_units=True)
+state_copy_norm: Final = _loader(hold_state_norm, same_units=False)
+hold_last: Final = _loader(hold_action, same_units=True)
+constant_velocity: Final = _loader(carry_velocity, same_units=True)

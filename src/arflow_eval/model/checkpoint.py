@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
@@ -63,7 +64,7 @@ def described(folder: Path) -> Iterator[None]:
     """While a checkpoint's description is read: what it lacks or garbles is damage, named."""
     try:
         yield
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RuntimeError, StrictDataclassError) as error:
         raise refusal.damage(
             f"the description of checkpoint {folder.name} does not fit "
             f"({type(error).__name__}: {error})",
@@ -94,6 +95,17 @@ def load_weights(module: torch.nn.Module, folder: Path, *, dtype: torch.dtype) -
     module.load_state_dict(stored, strict=False)  # the names are checked; tied ones follow
     module.to(dtype).eval().requires_grad_(requires_grad=False)
     _check_loaded(module.state_dict(), stored, dtype=dtype)
+
+
+def use_device(device: str, *, threads: int) -> None:
+    """Set the process's threads, and refuse a device that torch does not have."""
+    torch.set_num_threads(threads)
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise refusal.usage(
+            f"device={device}, and torch {torch.__version__} finds no GPU",
+            expected="a device of this machine",
+            remedy="set device=cpu, or install torch for this GPU",
+        )
 
 
 def _stored(path: Path, *, folder: Path) -> dict[str, torch.Tensor]:

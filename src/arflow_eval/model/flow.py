@@ -172,7 +172,7 @@ def load(
     if folder is None:
         raise TypeError("a flow policy is loaded from a folder")
     del steps, space  # a checkpoint knows its own; the evaluation compares them
-    torch.set_num_threads(threads)
+    checkpoint.use_device(device, threads=threads)
     config = checkpoint.read_config(folder, kind="flow")
     tables = checkpoint.read_json(folder, "norm_stats.json")
     with checkpoint.described(folder):

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import numpy as np
 from jaxtyping import Float32
-from tokenizers import Tokenizer
 
 from arflow_eval.codec.bins import to_bins
+from arflow_eval.codec.merges import read_tokenizer
 from arflow_eval.codec.normalise import Quantiles
 from arflow_eval.contracts import Line, Suffix
 
@@ -92,7 +92,7 @@ class Prompt:
 def load(folder: Path, config: dict[str, Any], quantiles: Quantiles) -> Prompt:
     """The prompt of a checkpoint folder (tokenizer.json and the `prompt` part of config.json)."""
     return Prompt(
-        tokenizer=Tokenizer.from_file(str(folder / "tokenizer.json")),
+        tokenizer=read_tokenizer(folder / "tokenizer.json"),
         quantiles=quantiles,
         past=tuple(config["past"]),
         bins=int(config["bins"]),

@@ -20,6 +20,7 @@ from arflow_eval.contracts import FrameId, Frames, Observation, Panel, Space, St
 from arflow_eval.panel.plan import Plan, read_plan
 
 DATA: Final = Path(__file__).parent / "data"
+STATISTICS: Final = DATA / "pusht_stats.json"
 SHA256: Final = "f5c5f19a312040ab9a53e8a5b889da6fcb6a877666bea8a58dc4c7bfa4cf1517"
 SPACE: Final = Space(
     state_names=("x", "y"),
@@ -73,8 +74,14 @@ def demonstrations() -> Demonstrations:
 @cache
 def statistics() -> Statistics:
     """Mean and standard deviation of the training episodes (data/pusht_stats.json)."""
-    tables = json.loads((DATA / "pusht_stats.json").read_text())
+    tables = json.loads(STATISTICS.read_text())
     return Statistics(**{name: np.array(tables[name]) for name in Statistics.__annotations__})
+
+
+@cache
+def sealed_episodes() -> frozenset[int]:
+    """Episodes that only a registration's locked run may open (data/pusht_split.json)."""
+    return frozenset(json.loads((DATA / "pusht_split.json").read_text())["sealed"])
 
 
 @dataclass(frozen=True)
@@ -114,10 +121,16 @@ class PushT:
         )
 
 
-def pusht(*, name: str, plan: str, digest: str, steps: int) -> Panel:
-    """The bundled demonstrations at the frames of `data/{plan}`, `steps` recorded actions each."""
+def pusht(*, name: str, plan: str, digest: str | None, steps: int) -> Panel:
+    """The bundled demonstrations at the frames of `data/{plan}`, `steps` recorded actions each.
+
+    Raises a guard refusal where the plan, whatever it is called, lists a sealed episode.
+    """
     listed = read_plan(DATA / plan, digest=digest)
-    identity = f"{SHA256}:{listed.digest}:{steps}"
+    if {frame.episode for frame in listed.frames} & sealed_episodes():
+        raise refusal.sealed_panel(name)
+    tables = hashlib.sha256(STATISTICS.read_bytes()).hexdigest()
+    identity = f"{SHA256}:{tables}:{listed.digest}:{steps}"
     return PushT(
         name=name,
         digest=hashlib.sha256(identity.encode()).hexdigest(),

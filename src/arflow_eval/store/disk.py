@@ -9,7 +9,15 @@ from typing import Final
 
 from arflow_eval import refusal
 
-UNWRITABLE: Final = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
+UNWRITABLE: Final = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENOENT,
+    errno.ENOTDIR,
+}
 
 
 def sync(path: Path) -> None:
