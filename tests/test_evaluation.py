@@ -187,6 +187,7 @@ def test_a_stores_configuration_is_resolved_and_names_no_folder_of_a_person(
     found = evaluation.resolved(settings)
     assert found["model"]["path"] == "flow_tiny"
     assert found["decode"]["steps"] == 10
+    assert "window" not in found
     assert str(BUNDLED.parent) not in str(found)
 
 

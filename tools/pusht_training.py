@@ -20,6 +20,7 @@ from arflow_eval.model.baseline import hold_action, hold_state
 from arflow_eval.panel.bundled import DATA, demonstrations, statistics
 
 STEPS = 50
+PAST = (60, 40, 25, 15, 9, 5, 3, 1, 0)  # frames back that a policy sees, oldest first
 SIDE = 512
 
 

@@ -25,6 +25,7 @@ from arflow_eval.model.ar import ArPolicy, assemble, trunk_config
 from arflow_eval.model.prompt import SPECIALS, Prompt
 from arflow_eval.panel.bundled import demonstrations
 from pusht_training import (
+    PAST,
     Episode,
     Schedule,
     arguments,
@@ -37,7 +38,6 @@ from pusht_training import (
     write_log,
 )
 
-PAST = (60, 40, 25, 15, 9, 5, 3, 1, 0)
 TRUNK = {
     "hidden_size": 96,
     "intermediate_size": 256,

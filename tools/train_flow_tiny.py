@@ -17,6 +17,7 @@ from arflow_eval.codec import normalise
 from arflow_eval.decode.solver import decode_frame
 from arflow_eval.model.flow import Expert, assemble, state_features
 from pusht_training import (
+    PAST,
     STEPS,
     Episode,
     Schedule,
@@ -31,7 +32,6 @@ from pusht_training import (
     write_log,
 )
 
-PAST = (60, 40, 25, 15, 9, 5, 3, 1, 0)
 EXPERT = {
     "features": len(PAST) * 5,
     "chunk": STEPS * 2,

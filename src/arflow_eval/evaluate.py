@@ -82,7 +82,6 @@ def table(summary: Summary, outcome: evaluation.Outcome) -> Table:
 
 def job(config: Mapping[str, Any]) -> int:
     """One job of the command line: evaluate, then say what came out and where it lies."""
-    settings = evaluate_settings(config)
     outcome = evaluate(config)
     console = Console(width=100)
     if outcome.fingerprint is None:
@@ -92,7 +91,7 @@ def job(config: Mapping[str, Any]) -> int:
         return 0
     if outcome.computed == 0:
         console.print("complete already: nothing was computed")
-    console.print(table(summarise(outcome.store, window=settings.window), outcome))
+    console.print(table(summarise(outcome.store, window=config["window"]), outcome))
     console.print(f"store        {outcome.store}", soft_wrap=True)
     console.print(f"fingerprint  {outcome.fingerprint}", soft_wrap=True)
     return 0

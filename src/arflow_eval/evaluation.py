@@ -81,7 +81,7 @@ def resolved(settings: EvaluateSettings) -> dict[str, Any]:
     Of a checkpoint's path only the last part is kept: folders may carry a person's name.
     """
     config = asdict(settings)
-    for own in ("shard", "store", "device", "threads"):
+    for own in ("window", "shard", "store", "device", "threads"):
         del config[own]
     path = settings.model.path
     config["model"]["path"] = path and Path(path).name

@@ -110,13 +110,12 @@ def load(
             remedy="choose the model that has this trunk",
         )
     tables = checkpoint.read_json(folder, "norm_stats.json")
-    for name in ("tokenizer.json", "fast.json"):
-        checkpoint.read_json(folder, name)
+    tokenizer, merges = (checkpoint.part(folder, f"{name}.json") for name in ("tokenizer", "fast"))
     with checkpoint.described(folder):
         policy = assemble(
             Gemma3ForCausalLM(trunk_config(config["trunk_config"])),
-            prompt=prompts.load(folder, config["prompt"], normalise.from_json(tables["state"])),
-            codec=fast.load(folder / "fast.json", **config["codec"]),
+            prompt=prompts.load(tokenizer, config["prompt"], normalise.from_json(tables["state"])),
+            codec=fast.load(merges, **config["codec"]),
             quantiles=normalise.from_json(tables["action"]),
             relative=bool(config["relative"]),
         )

@@ -20,15 +20,21 @@ from arflow_eval import refusal
 FORMAT = 1
 
 
-def read_json(folder: Path, name: str) -> dict[str, Any]:
-    """A JSON object of a checkpoint folder; a missing or broken file is a usage refusal."""
+def part(folder: Path, name: str) -> Path:
+    """A file of a checkpoint folder, or a usage refusal where it is missing."""
     path = folder / name
     if not path.is_file():
         raise refusal.usage(
             f"checkpoint {folder.name} has no {name}",
-            expected="config.json, model.safetensors and norm_stats.json",
+            expected="every file that its kind documents",
             remedy="check model.path",
         )
+    return path
+
+
+def read_json(folder: Path, name: str) -> dict[str, Any]:
+    """A JSON object of a checkpoint folder; a missing file is a usage refusal, a broken damage."""
+    path = part(folder, name)
     try:
         document = json.loads(path.read_text())
     except ValueError as error:
@@ -75,14 +81,7 @@ def described(folder: Path) -> Iterator[None]:
 
 def load_weights(module: torch.nn.Module, folder: Path, *, dtype: torch.dtype) -> None:
     """Load model.safetensors into a module, name by name, and hold the result against it."""
-    path = folder / "model.safetensors"
-    if not path.is_file():
-        raise refusal.usage(
-            f"checkpoint {folder.name} has no model.safetensors",
-            expected="its weights",
-            remedy="check model.path",
-        )
-    stored = _stored(path, folder=folder)
+    stored = _stored(folder)
     expected = _own_tensors(module)
     _check_names(set(stored), set(expected), folder=folder)
     for name, tensor in stored.items():
@@ -108,7 +107,8 @@ def use_device(device: str, *, threads: int) -> None:
         )
 
 
-def _stored(path: Path, *, folder: Path) -> dict[str, torch.Tensor]:
+def _stored(folder: Path) -> dict[str, torch.Tensor]:
+    path = part(folder, "model.safetensors")
     try:
         return load_file(path)
     except SafetensorError as error:

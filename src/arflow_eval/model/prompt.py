@@ -89,10 +89,10 @@ class Prompt:
         return [self.special("<none>")] * unknown + (self.text_size + binned.ravel()).tolist()
 
 
-def load(folder: Path, config: dict[str, Any], quantiles: Quantiles) -> Prompt:
-    """The prompt of a checkpoint folder (tokenizer.json and the `prompt` part of config.json)."""
+def load(tokenizer: Path, config: dict[str, Any], quantiles: Quantiles) -> Prompt:
+    """The prompt of a checkpoint: its tokenizer.json, the `prompt` part of config.json, q01/q99."""
     return Prompt(
-        tokenizer=read_tokenizer(folder / "tokenizer.json"),
+        tokenizer=read_tokenizer(tokenizer),
         quantiles=quantiles,
         past=tuple(config["past"]),
         bins=int(config["bins"]),
