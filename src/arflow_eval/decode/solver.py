@@ -7,9 +7,9 @@ from typing import Any, Final
 import numpy as np
 from jaxtyping import Float32
 
-from arflow_eval import noise
 from arflow_eval.contracts import FlowPolicy, FrameDraws, Observation
-from arflow_eval.decode.tiles import tiles
+from arflow_eval.decode.tiles import padded
+from arflow_eval.noise import flow_noise
 
 Chunk = Float32[np.ndarray, "row step action"]
 
@@ -35,22 +35,49 @@ SOLVERS: Final[dict[str, Callable[..., Chunk]]] = {"euler": euler, "heun": heun}
 
 
 def decode_frame(
-    policy: FlowPolicy, observation: Observation, *, draws: int, steps: int, solver: str, seed: int
+    policy: FlowPolicy,
+    observation: Observation,
+    *,
+    draws: int,
+    steps: int,
+    solver: str,
+    seed: int,
+    noise: str = "philox",
+    tickets: Float32[np.ndarray, "draw step action"] | None = None,
+    tile: int = 4,
 ) -> FrameDraws:
-    """All draws of one frame; a flow policy has no token log-probability, so it is NaN."""
+    """All draws of one frame, integrated in one batch of whole tiles.
+
+    Draw d starts from ticket d where there are `tickets` (`noise` and `seed` are then unused),
+    and from the frame's own noise otherwise. A flow policy has no token log-probability, so it
+    is NaN. An unknown `noise`, or fewer tickets than draws, raises ValueError.
+    """
     started = time.perf_counter()
     context = policy.encode(observation)
     encoded = time.perf_counter()
-    key = noise.stream_key("flow", observation.frame, seed=seed)
-    shape = (policy.horizon, policy.action_dim)
-    chunks = [
-        SOLVERS[solver](policy, context, noise.normal(shape, key=key, draws=tile), steps=steps)[
-            :kept
-        ]
-        for tile, kept in tiles(draws)
-    ]
+    rows = padded(draws, tile=tile)
+    if tickets is None:
+        shape = (policy.horizon, policy.action_dim)
+        start = flow_noise(noise, observation.frame, np.arange(rows), shape=shape, seed=seed)
+    else:
+        start = _dealt(tickets, draws=draws, rows=rows)
+    chunks = SOLVERS[solver](policy, context, start, steps=steps)[:draws]
+    integrated = time.perf_counter()
+    prediction = policy.to_units(context, chunks).astype(np.float32)
     return FrameDraws(
-        prediction=policy.to_units(context, np.concatenate(chunks)).astype(np.float32),
+        prediction=prediction,
         logprob=np.full(draws, np.nan),
-        seconds={"prefill": encoded - started, "draws": time.perf_counter() - encoded},
+        seconds={
+            "prefill": encoded - started,
+            "draws": integrated - encoded,
+            "decode": time.perf_counter() - integrated,
+        },
     )
+
+
+def _dealt(tickets: Float32[np.ndarray, "draw step action"], *, draws: int, rows: int) -> Chunk:
+    """Ticket d for draw d; the rows beyond repeat them and are cut afterwards."""
+    if len(tickets) < draws:
+        raise ValueError(f"{len(tickets)} tickets for {draws} draws; expected one a draw")
+    start: Chunk = tickets[np.arange(rows) % draws]
+    return start
