@@ -13,6 +13,7 @@ import xarray
 from rich.console import Console
 
 from arflow_eval import refusal, store
+from arflow_eval.compose import call_target, conf_dir
 from arflow_eval.reading import report_digest, run_read, write_report
 from arflow_eval.reads.paired import paired_delta
 from arflow_eval.reads.screen import table
@@ -243,6 +244,15 @@ def test_the_table_has_every_headline_within_100_columns() -> None:
         "success rates",
     ):
         assert words in shown
+
+
+@pytest.mark.parametrize(
+    "option", sorted((conf_dir() / "read").glob("*.yaml")), ids=lambda it: it.stem
+)
+def test_the_module_of_every_read_has_a_table(option: Path) -> None:
+    (line,) = (each for each in option.read_text().splitlines() if "_target_: " in each)
+    module = line.rpartition(": ")[2].rpartition(".")[0]
+    assert callable(call_target(f"{module}.table"))
 
 
 def test_the_table_of_a_degenerate_read_says_why() -> None:

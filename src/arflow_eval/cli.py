@@ -11,10 +11,11 @@ from arflow_eval import jobs, refusal
 COMMANDS: Final = {
     "evaluate": "model x decode x panel -> a store of predictions, one per draw",
     "read": "a frozen analysis x finished stores -> findings",
+    "status": "how far runs are, what they cost and what is left",
     "demo": "both bundled models on the bundled panel, evaluated and read",
 }
 HELP: Final = """\
-usage: arflow-eval COMMAND [key=value …] [flags]
+usage: arflow-eval COMMAND [key=value … | path …] [flags]
 
 {commands}
 
@@ -23,6 +24,7 @@ examples:
   arflow-eval evaluate decode=draws decode.T=0.7 decode.draws=10
   arflow-eval evaluate --multirun decode=draws decode.T=0.5,0.7,1.0,1.3
   arflow-eval read read=paired_delta arms.treatment=outputs/A arms.control=outputs/B
+  arflow-eval status outputs
   arflow-eval demo
 
 arflow-eval COMMAND --help has the keys of a command. `python -m arflow_eval.COMMAND` is the same.

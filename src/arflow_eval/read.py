@@ -9,7 +9,6 @@ from rich.console import Console
 
 from arflow_eval import compose
 from arflow_eval.reading import run_read, write_report
-from arflow_eval.reads.screen import table
 
 WIDTH: Final = 100  # columns of a table that is not on a terminal
 
@@ -21,7 +20,7 @@ def task(config: dict[str, Any]) -> int:
     report = run_read(definition, config["arms"], measure=measure)
     path = write_report(report, root=Path(config["store"]["root"]))
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
-    console.print(table(report))
+    console.print(compose.call_target(f"{measure.__module__}.table")(report))
     console.print(f"report: {path}", soft_wrap=True, highlight=False, markup=False)
     return 0
 

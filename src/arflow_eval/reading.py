@@ -2,6 +2,8 @@
 
 A read's measure is a function whose positional parameters are the arms it needs, by role, and
 whose keyword parameters are its settings. It sees arms in panel order that passed the guards.
+A measure with a `window` scores predictions; the module of one without states its own
+`CLAIM_BOUNDARY`. The module's `table` lays a report out for the screen.
 """
 
 import hashlib
@@ -38,11 +40,12 @@ def run_read(
 ) -> dict[str, Any]:
     """Carry out a read and return its report as JSON values.
 
-    The report holds nothing volatile: the same stores, definition and code give the same bytes.
+    The report holds nothing volatile: the same stores, what a measure reads beside them, definition
+    and code give the same bytes.
 
     Args:
-        definition: `name`, `question` and the measure's settings; `window` may be None, which
-            is the arms' common horizon.
+        definition: `name`, `question` and the measure's settings; `window`, where the measure
+            has one, may be None, which is the arms' common horizon.
         arms: run folders, stores or opened datasets, by role.
         measure: the function that turns arms and settings into findings.
 
@@ -55,12 +58,12 @@ def run_read(
     _check_names("arm", given=arms, wanted=roles)
     _check_names("setting of the read", given=settings, wanted=_settings(measure))
     settings = checked(settings)
-    window = settings["window"]
     opened = {role: _opened(role, arms[role]) for role in roles}
-    passed = _guarded(guards.BEFORE_PAIRING, opened, window=window)
+    passed = _guarded(guards.BEFORE_PAIRING, opened, settings)
     paired = in_panel_order(opened)
-    passed += _guarded(guards.AFTER_PAIRING, paired, window=window)
-    settings["window"] = longest_window(paired) if window is None else window
+    passed += _guarded(guards.AFTER_PAIRING, paired, settings)
+    if "window" in settings and settings["window"] is None:
+        settings["window"] = longest_window(paired)
     return {
         "read": definition["name"],
         "question": definition["question"],
@@ -70,15 +73,15 @@ def run_read(
         "arms": {role: _described(paired[role], source=arms[role]) for role in roles},
         "guards_passed": passed,
         "findings": measure(**paired, **settings),
-        "claim_boundary": CLAIM_BOUNDARY,
+        "claim_boundary": getattr(inspect.getmodule(measure), "CLAIM_BOUNDARY", CLAIM_BOUNDARY),
     }
 
 
 def write_report(report: Mapping[str, Any], *, root: Path) -> Path:
     """Write `root/<read>-<digest>/report.json` in one step and return its path.
 
-    The digest is over the definition and the arms' fingerprints, so the same read of the same
-    stores goes to the same file.
+    The digest is over the definition, the arms' fingerprints and what else the findings say they
+    were `read_from`, so the same read of the same stores goes to the same file.
 
     Raises:
         Refusal: an arm has no fingerprint (guard): its store is not finished.
@@ -100,7 +103,10 @@ def write_report(report: Mapping[str, Any], *, root: Path) -> Path:
 
 
 def report_digest(report: Mapping[str, Any]) -> str:
-    """SHA-256 (hex) over a report's name, definition and the fingerprints of its arms."""
+    """SHA-256 (hex) over a report's name, definition, its arms' fingerprints and `read_from`.
+
+    `findings.read_from` is what a measure read beside the stores, by role, as digests.
+    """
     fingerprints = {role: arm["fingerprint"] for role, arm in report["arms"].items()}
     unfinished = [role for role, fingerprint in fingerprints.items() if not fingerprint]
     if unfinished:
@@ -110,6 +116,8 @@ def report_digest(report: Mapping[str, Any]) -> str:
             remedy="rerun the same evaluate command, it resumes",
         )
     identity = [report["read"], report["definition"], fingerprints]
+    if "read_from" in report["findings"]:
+        identity.append(report["findings"]["read_from"])
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
 
@@ -129,7 +137,7 @@ def _check_names(kind: str, *, given: Mapping[str, Any], wanted: list[str]) -> N
             close = refusal.nearest(name, wanted)
             raise refusal.usage(
                 f"no {kind} is called {name}",
-                expected=", ".join(wanted),
+                expected=", ".join(wanted) or "none",
                 remedy=f"did you mean {close}?" if close else f"leave {name} out",
             )
     for name in wanted:
@@ -147,9 +155,11 @@ def _opened(role: str, source: Path | str | xarray.Dataset) -> xarray.Dataset:
     return open_run(text(str(source), key=f"arms.{role}"))
 
 
-def _guarded(chosen: tuple[guards.Guard, ...], arms: Arms, *, window: int | None) -> list[str]:
+def _guarded(known: tuple[guards.Guard, ...], arms: Arms, settings: Mapping[str, Any]) -> list[str]:
+    """The names of the guards that these arms needed and passed."""
+    chosen = guards.needed(known, arms=len(arms), scored="window" in settings)
     for guard in chosen:
-        guard(arms, window)
+        guard(arms, settings.get("window"))
     return [guard.__name__ for guard in chosen]
 
 

@@ -2,7 +2,7 @@
 
 A guard takes the arms by role and the window asked for (None: the arms' common horizon).
 `BEFORE_PAIRING` run on the stores as they are, `AFTER_PAIRING` on arms in panel order, where
-frame i is the same frame in every arm.
+frame i is the same frame in every arm. `needed` picks those that a read runs.
 """
 
 from collections import Counter
@@ -163,6 +163,14 @@ BEFORE_PAIRING: Final[tuple[Guard, ...]] = (
     window_fits,
 )
 AFTER_PAIRING: Final[tuple[Guard, ...]] = (core_frames, same_truth, same_baselines)
+OF_PAIRS: Final[tuple[Guard, ...]] = (same_space, same_frames, same_truth, same_baselines)
+OF_SCORES: Final[tuple[Guard, ...]] = (window_fits, core_frames)
+
+
+def needed(known: tuple[Guard, ...], *, arms: int, scored: bool) -> tuple[Guard, ...]:
+    """Those of some guards that a read of so many arms needs, which may score no prediction."""
+    idle = (() if arms > 1 else OF_PAIRS) + (() if scored else OF_SCORES)
+    return tuple(guard for guard in known if guard not in idle)
 
 
 def _pairs(arms: Arms) -> Iterator[tuple[str, str]]:

@@ -9,9 +9,12 @@ from jaxtyping import Bool, Float64
 
 from arflow_eval.reads.delta import RATE_PLACES, compare, published, rounded
 from arflow_eval.reads.grouping import groups
+from arflow_eval.reads.screen import table
 from arflow_eval.reads.settings import Grouping
 from arflow_eval.stats.errors import Errors
 from arflow_eval.stats.scoring import arm_errors
+
+__all__ = ["paired_delta", "table"]
 
 FRAMES: Final = "treatment - control, mean over core frames of equal weight"
 SIGN: Final = "negative = the treatment arm predicts the recorded actions more closely"

@@ -16,7 +16,7 @@ def table(report: Mapping[str, Any]) -> Group:
     findings, confidence = report["findings"], report["definition"]["confidence"]
     deltas = {key: value for key, value in findings.items() if key.startswith("delta_")}
     return Group(
-        Text(f"{report['read']}: {report['question']}", style="bold"),
+        title(report),
         Text(
             f"{findings['n_core']:,} core frames, leading {findings['window']} steps,"
             f" errors in {findings['units']}"
@@ -26,13 +26,32 @@ def table(report: Mapping[str, Any]) -> Group:
         Text("treatment - control; below 0 the treatment predicts the recorded actions better"),
         *map(Text, _influences(deltas)),
         *map(Text, _remarks(deltas)),
-        Text(f"status: {report['status']} ({report['status_reason']})"),
-        Text(f"claim: {report['claim_boundary']}"),
+        *standing(report),
     )
 
 
+def title(report: Mapping[str, Any]) -> Text:
+    """The name and the question of a read."""
+    return Text(f"{report['read']}: {report['question']}", style="bold")
+
+
+def standing(report: Mapping[str, Any]) -> list[Text]:
+    """What a report may be taken for: its status, and how far its claim goes."""
+    return [
+        Text(f"status: {report['status']} ({report['status_reason']})"),
+        Text(f"claim: {report['claim_boundary']}"),
+    ]
+
+
+def figure(value: float | None) -> str:
+    """A number to three significant digits (0.00123, 4.56, 7,890), or n/a where there is none."""
+    if value is None:
+        return "n/a"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
 def _arms(arms: Mapping[str, Mapping[str, Any]]) -> RenderableType:
-    shown = _columns(["role", "arm", "chunk MAE", "first MAE", "draws", "failed draws"], words=2)
+    shown = columns(["role", "arm", "chunk MAE", "first MAE", "draws", "failed draws"], words=2)
     for role, arm in arms.items():
         errors = (f"{arm[name]:.4f}" for name in ("chunk_mae", "first_mae"))
         shown.add_row(role, arm["arm"], *errors, f"{arm['draws']}", f"{arm['failed_draws']:,}")
@@ -53,7 +72,7 @@ def _deltas(
         "frames",
         f"{by}s",
     ]
-    shown = _columns(headings, words=1)
+    shown = columns(headings, words=1)
     interval = f"ci{100 * confidence:g}"
     for name, delta in deltas.items():
         shown.add_row(
@@ -68,7 +87,8 @@ def _deltas(
     return shown
 
 
-def _columns(headings: Sequence[str], *, words: int) -> Table:
+def columns(headings: Sequence[str], *, words: int) -> Table:
+    """An empty table whose first `words` columns hold words, and whose others hold numbers."""
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
     for number, heading in enumerate(headings):
         shown.add_column(heading, justify="left" if number < words else "right", overflow="fold")

@@ -1,0 +1,198 @@
+"""python -m arflow_eval.status PATH...: how far runs are, what they cost, what is left.
+
+A path is a run folder, its predictions.zarr, or a folder that holds runs.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from rich import box
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from arflow_eval import jobs, refusal, store
+from arflow_eval.costs import PARTS, Cost, read_timings, run_cost
+from arflow_eval.progress import duration
+from arflow_eval.reads.screen import figure
+from arflow_eval.store.access import opened
+
+STORE: Final = "predictions.zarr"
+WIDTH: Final = 100  # columns of a table that is not on a terminal
+LEGEND: Final = (
+    "left: of one process; prefill to reference: percent of the seconds;"
+    " first, further: seconds of a frame's first draw and of each other one"
+)
+FLAGS: Final = ("--json", "--help")
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far a run is. `cost` and what follows from it are None before a frame was timed.
+
+    Attributes:
+        path: the run folder.
+        digest: of the configuration that names the store.
+        frames_done: frames that are marked in the store.
+        state: complete, unchecked (every frame done, the store not yet sealed) or incomplete.
+        frames_per_second: of the recorded seconds of one process.
+        seconds_left: of one process for the frames that are not done.
+        cost: what the timed frames took.
+    """
+
+    path: str
+    arm: str
+    panel: str | None
+    digest: str
+    frames_done: int
+    frames_total: int
+    state: str
+    frames_per_second: float | None
+    seconds_left: float | None
+    cost: Cost | None
+
+
+def run_status(folder: Path) -> Status:
+    """The status of one run, from its store's marks and the seconds beside it."""
+    path = folder / STORE
+    attributes: dict[str, Any] = opened(path).attrs.asdict()
+    done, total = store.progress(path)
+    cost = run_cost(read_timings(folder))
+    left = total - done
+    whole = "complete" if attributes["complete"] else "unchecked"
+    return Status(
+        path=str(folder),
+        arm=str(attributes["arm"]),
+        panel=attributes.get("panel"),
+        digest=str(attributes["digest"]),
+        frames_done=done,
+        frames_total=total,
+        state="incomplete" if left else whole,
+        frames_per_second=1 / cost.seconds_per_frame if cost and cost.seconds_per_frame else None,
+        seconds_left=left * cost.seconds_per_frame if cost else (None if left else 0.0),
+        cost=cost,
+    )
+
+
+def run_folders(path: Path) -> list[Path]:
+    """The run that a path names, or all runs below it, by name."""
+    if path.name == STORE:
+        path = path.parent
+    if _is_run(path):
+        return [path]
+    found: list[Path] = []
+    for folder, names, _ in os.walk(path):
+        runs = sorted(name for name in names if _is_run(Path(folder, name)))
+        found += [Path(folder, name) for name in runs]
+        names[:] = sorted(set(names) - set(runs))  # a run holds no runs
+    if not found:
+        others = {other.name for other in path.parent.glob("*/")} - {path.name}
+        close = refusal.nearest(path.name, others)
+        raise refusal.usage(
+            f"{path} is no run and holds none",
+            expected=f"a run folder, its {STORE} or a folder of runs",
+            remedy=f"did you mean {path.parent / close}?" if close else "run evaluate first",
+        )
+    return found
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / STORE / "zarr.json").is_file()
+
+
+def table(found: Sequence[Status]) -> Group:
+    """Progress of every run, then where its seconds went, a row a run in both."""
+    progress = _columns("run", "arm", "panel", "frames", "state", "frames/s", "left", "device-h")
+    seconds = _columns("run", "s/frame", *PARTS, "first", "further", "ratio")
+    for each in found:
+        progress.add_row(*_progress(each))
+        seconds.add_row(each.digest[:8], *_seconds(each.cost))
+    return Group(progress, Text(), seconds, Text(LEGEND))
+
+
+def _columns(*headings: str) -> Table:
+    """An empty table that fits 80 columns. Where it must shrink, the widest column folds first."""
+    shown = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False)
+    for heading in headings:
+        words = heading in ("run", "arm", "panel", "state")
+        shown.add_column(heading, justify="left" if words else "right", overflow="fold")
+    return shown
+
+
+def _progress(each: Status) -> list[str]:
+    return [
+        each.digest[:8],
+        each.arm,
+        each.panel or "n/a",
+        f"{each.frames_done:,}/{each.frames_total:,}",
+        each.state,
+        figure(each.frames_per_second),
+        "n/a" if each.seconds_left is None else duration(each.seconds_left),
+        figure(each.cost.device_hours if each.cost else None),
+    ]
+
+
+def _seconds(cost: Cost | None) -> list[str]:
+    if cost is None:
+        return ["n/a"] * (len(PARTS) + 4)
+    parts = (cost.parts.get(name) for name in PARTS)
+    shares = ["-" if part is None else f"{100 * part.share:.1f}" for part in parts]
+    margin = (cost.first_draw_seconds, cost.further_draw_seconds, cost.further_to_first)
+    return [figure(cost.seconds_per_frame), *shares, *map(figure, margin)]
+
+
+def _show(asked: Mapping[str, Any]) -> int:
+    """Print what is known of every run; one that cannot be read hides no other."""
+    found, codes = [], []
+    folders = [run for path in asked["paths"] for run in run_folders(Path(path))]
+    for folder in dict.fromkeys(folders):
+        try:
+            found.append(run_status(folder))
+        except refusal.Refusal as refused:
+            codes.append(jobs.report(refused))
+    if asked["json"]:
+        sys.stdout.write(json.dumps([asdict(each) for each in found], indent=2) + "\n")
+    elif found:
+        Console(width=None if sys.stdout.isatty() else WIDTH).print(table(found))
+    return jobs.worst(codes)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `status` with the given words, the command line's by default; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="arflow-eval status", description=__doc__, add_help=False, exit_on_error=False
+    )
+    parser.add_argument(
+        "paths", nargs="*", default=["outputs"], metavar="PATH", help="outputs by default"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON list, an entry a run")
+    parser.add_argument("-h", "--help", action="store_true", help="show this and end")
+    try:
+        arguments, unknown = parser.parse_known_args(argv)
+    except argparse.ArgumentError as error:
+        return jobs.report(_wrong(str(error)))
+    if unknown:
+        return jobs.report(_wrong(f"unknown flag {unknown[0]}", close=unknown[0]))
+    if arguments.help:
+        sys.stdout.write(parser.format_help())
+        return 0
+    return jobs.run(_show, vars(arguments))
+
+
+def _wrong(found: str, *, close: str = "") -> refusal.Refusal:
+    nearest = refusal.nearest(close, FLAGS)
+    return refusal.usage(
+        found,
+        expected="arflow-eval status [PATH ...] [--json]",
+        remedy=f"did you mean {nearest}?" if nearest else "see arflow-eval status --help",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
