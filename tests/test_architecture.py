@@ -30,7 +30,8 @@ HEAVY = {"torch", "transformers", "zarr"}
 AXES = {
     *("frame", "draw", "step", "action", "row", "state", "position", "id"),  # of the store
     *("past", "earlier", "index", "episode", "height", "width", "colour"),  # of a panel
-    *("element", "word", "feature", "context"),  # of noise and networks
+    *("element", "word", "feature", "context", "block"),  # of noise and networks
+    *("head", "query_head", "hidden", "width"),  # of a trunk and its attention
     *("byte", "resample", "cluster"),  # of digests and intervals
 }
 VAGUE = {"utils", "util", "helpers", "helper", "common", "manager", "managers", "misc"}
@@ -193,7 +194,7 @@ def test_the_package_imports_no_heavy_library_and_no_entry_point() -> None:
     assert not {room(name) for name in names} & ENTRY_POINTS
 
 
-@pytest.mark.parametrize("room_name", ["read", "reading", "reads", "stats", "store"])
+@pytest.mark.parametrize("room_name", ["read", "reading", "reads", "stats", "store", "status", "costs"])
 def test_a_process_that_reads_holds_no_model_stack(room_name: str, tmp_path: Path) -> None:
     if f"arflow_eval.{room_name}" not in MODULES:
         pytest.skip(f"arflow_eval.{room_name} does not exist")

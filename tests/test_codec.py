@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arflow_eval.codec import fast, normalise
-from arflow_eval.codec.bins import to_bins
-from arflow_eval.decode.grammar import SymbolBudget
+from arflow_eval.codec.bins import BinCodec, to_bins
 
 
 @pytest.fixture(scope="module")
@@ -49,23 +48,9 @@ def test_every_symbol_is_a_token_of_its_own(codec: fast.FastCodec) -> None:
 def test_a_saved_codec_decodes_the_same(codec: fast.FastCodec, tmp_path: Path) -> None:
     codec.tokenizer.save(str(tmp_path / "fast.json"))
     numbers = {name: getattr(codec, name) for name in ("scale", "low", "high", "steps", "actions")}
-    again = fast.load(tmp_path / "fast.json", **numbers)
+    again = fast.load(tmp_path, numbers)
     tokens = codec.encode(smooth_chunk(2))
     assert (again.decode(tokens) == codec.decode(tokens)).all()
-
-
-def test_the_budget_makes_only_fitting_tokens_legal() -> None:
-    grammar = SymbolBudget(ids=np.array([10, 11, 12]), lengths=np.array([1, 2, 5]), start=6)
-    assert grammar.legal(6).tolist() == [True, True, True]
-    assert grammar.legal(4).tolist() == [True, True, False]
-    assert grammar.advance(6, 12) == 1
-    assert grammar.legal(1).tolist() == [True, False, False]
-    assert grammar.advance(1, 10) == grammar.complete
-
-
-def test_a_budget_that_cannot_be_filled_is_refused() -> None:
-    with pytest.raises(ValueError, match="no token of one coefficient"):
-        SymbolBudget(ids=np.array([0]), lengths=np.array([2]), start=3)
 
 
 def test_quantiles_map_to_the_ends_and_clip_beyond_them() -> None:
@@ -82,3 +67,15 @@ def test_restoring_a_normalised_value_gives_it_back_and_constants_their_constant
 
 def test_bins_cover_the_interval_with_both_ends() -> None:
     assert to_bins(np.array([-1.0, -0.001, 0.0, 1.0]), bins=4).tolist() == [0, 1, 2, 3]
+
+
+def test_a_binned_chunk_comes_back_as_the_middles_of_its_bins() -> None:
+    codec = BinCodec(bins=4, steps=2, actions=1)
+    assert codec.encode(np.array([[-1.0], [0.1]])) == [0, 2]
+    assert codec.decode([0, 2]).tolist() == [[-0.75], [0.25]]
+
+
+@pytest.mark.parametrize("tokens", [[0], [0, 1, 2], [0, 4], [-1, 0]])
+def test_tokens_that_are_no_whole_binned_chunk_are_refused(tokens: list[int]) -> None:
+    with pytest.raises(ValueError, match="a whole chunk has 2 bins"):
+        BinCodec(bins=4, steps=2, actions=1).decode(tokens)

@@ -148,14 +148,22 @@ def own_keys(group: str, option: str) -> set[str]:
     return set(node.get(group, node))
 
 
+def required_keys(group: str, option: str) -> set[str]:
+    """The keys that an option leaves for its user to give."""
+    node = OmegaConf.load(conf_dir() / group / f"{option}.yaml")
+    return set(OmegaConf.missing_keys(node))
+
+
 @pytest.mark.parametrize(("group", "option"), options())
 def test_every_option_composes_and_stays_within_the_package(group: str, option: str) -> None:
     if (group, option) == ("panel", "pusht_sealed"):
         config = {"panel": OmegaConf.load(conf_dir() / "panel" / "pusht_sealed.yaml")}
     elif group == "read":
-        config = compose("read", [f"read={option}", *ARMS])
+        arms = OmegaConf.load(conf_dir() / "read" / f"{option}.yaml")["arms"]
+        config = compose("read", [f"read={option}", *(f"arms.{role}=outputs/A" for role in arms)])
     else:
-        config = compose("evaluate", [f"{group}={option}"])
+        required = [f"{group}.{key}=A" for key in required_keys(group, option)]
+        config = compose("evaluate", [f"{group}={option}", *required])
     assert config[group]["name"] == option
     assert config[group]["_target_"].startswith("arflow_eval.")
 

@@ -5,9 +5,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +13,7 @@ import pytest
 import xarray
 
 from arflow_eval import compose, evaluation, provenance, refusal, store
-from arflow_eval.contracts import FrameDraws, Observation, Panel, Policy
+from arflow_eval.contracts import Observation, Panel, Policy
 from arflow_eval.decode.frames import decode
 from arflow_eval.evaluate import evaluate, load_panel
 from arflow_eval.evaluation import Outcome
@@ -49,11 +47,8 @@ def run(settings: EvaluateSettings, policy: Policy | None, panel: Panel | None =
         assert policy is not None, "a complete store needs no policy"
         return policy
 
-    frames: Callable[[Policy, Sequence[Observation]], list[FrameDraws]] = partial(
-        decode, draws=1, T=None, steps=None, solver="euler", seed=0
-    )
     panel = load_panel(settings) if panel is None else panel
-    return evaluation.run(settings, panel, load=load, decode=frames)
+    return evaluation.run(settings, panel, load=load, decode=decode)
 
 
 def test_a_run_predicts_every_frame_once_and_ends_with_a_fingerprint(tmp_path: Path) -> None:
@@ -90,18 +85,35 @@ def test_four_shards_equal_one_process(tmp_path: Path) -> None:
     assert fingerprints[-1].fingerprint == whole.fingerprint
 
 
-@pytest.mark.parametrize("override", ["seed=1", "panel=pusht", "model=hold_last", "panel.steps=40"])
+@pytest.mark.parametrize(
+    "override",
+    ["seed=1", "panel=pusht", "model=hold_last", "panel.steps=40", "decode.determinism=keyed"],
+)
 def test_what_can_change_numbers_makes_another_store(tmp_path: Path, override: str) -> None:
     mine, other = settings_for(tmp_path), settings_for(tmp_path, override)
     found = [evaluation.identity(each, load_panel(each)) for each in (mine, other)]
     assert found[0] != found[1]
 
 
-@pytest.mark.parametrize("override", ["window=30", "store.block=3", "shard.count=2", "device=cuda"])
+LEVEL = "decode.determinism="
+
+
+@pytest.mark.parametrize(
+    ("level", "override"),
+    [
+        ("exact", "window=30"),
+        ("exact", "store.block=3"),
+        ("exact", "shard.count=2"),
+        ("exact", "batch=3"),
+        ("exact", "device=cuda"),
+        ("keyed", "batch=3"),
+        ("fixed_shape", "threads=2"),
+    ],
+)
 def test_what_cannot_change_numbers_is_no_part_of_a_stores_name(
-    tmp_path: Path, override: str
+    tmp_path: Path, level: str, override: str
 ) -> None:
-    mine, other = settings_for(tmp_path), settings_for(tmp_path, override)
+    mine, other = (settings_for(tmp_path, LEVEL + level, *more) for more in ([], [override]))
     found = [evaluation.identity(each, load_panel(each)) for each in (mine, other)]
     assert found[0] == found[1]
 
@@ -223,12 +235,30 @@ def test_a_nan_state_is_a_guard_failure_that_names_the_frame(tmp_path: Path) -> 
 
 
 def test_another_thread_count_may_not_write_into_the_same_store(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path, "store.block=4")
+    words = ["store.block=4", "decode.determinism=exact"]
+    settings = settings_for(tmp_path, *words)
     with pytest.raises(RuntimeError, match="killed"):
         run(settings, Counting(breaks_at=10))
-    other = settings_for(tmp_path, "store.block=4", "threads=2")
+    other = settings_for(tmp_path, *words, "threads=2")
     with pytest.raises(refusal.Refusal, match="first writer in threads"):
         run(other, Counting())
+
+
+def test_at_keyed_another_thread_count_may_write_and_is_recorded(tmp_path: Path) -> None:
+    words = ["store.block=4", "decode.determinism=keyed"]
+    with pytest.raises(RuntimeError, match="killed"):
+        run(settings_for(tmp_path, *words), Counting(breaks_at=10))
+    outcome = run(settings_for(tmp_path, *words, "threads=2"), Counting())
+    writers = json.loads((outcome.folder / "writers" / "shard-0.json").read_text())
+    assert (writers["threads"], outcome.fingerprint is None) == (2, False)
+
+
+def test_frames_of_a_batch_of_fixed_shape_name_the_store(tmp_path: Path) -> None:
+    mine, other = (
+        settings_for(tmp_path, f"{LEVEL}fixed_shape", f"batch={batch}") for batch in (2, 3)
+    )
+    found = [evaluation.identity(each, load_panel(each)) for each in (mine, other)]
+    assert found[0] != found[1]
 
 
 def test_a_killed_process_resumes_to_the_fingerprint_of_an_unbroken_one(tmp_path: Path) -> None:

@@ -3,16 +3,18 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from arflow_eval import compose, refusal
-from arflow_eval import settings as settings_module
+from arflow_eval import decode_settings as settings_module
 from arflow_eval.codec import normalise
-from arflow_eval.contracts import FlowPolicy, FrameDraws, Panel, Policy, TokenPolicy
+from arflow_eval.contracts import FlowPolicy, FrameDraws, Panel, Policy, Sampling, TokenPolicy
 from arflow_eval.decode import solver
 from arflow_eval.decode.frames import decode
 from arflow_eval.evaluate import evaluate, load_panel, load_policy
@@ -40,21 +42,21 @@ def policies(panel: Panel) -> dict[str, Policy]:
     return {name: load(name, panel) for name in MODELS}
 
 
-def settings_of(policy: Policy) -> dict[str, object]:
+def sampling_of(policy: Policy) -> Sampling:
     """Decode settings that fit a policy's family: several draws where it has them."""
     token, flow = isinstance(policy, TokenPolicy), isinstance(policy, FlowPolicy)
-    return {
-        "draws": 3 if token or flow else 1,
-        "T": 1.0 if token else None,
-        "steps": 4 if flow else None,
-        "solver": "euler",
-        "seed": 0,
-    }
+    return Sampling(
+        draws=3 if token or flow else 1,
+        T=1.0 if token else None,
+        steps=4 if flow else None,
+        tile=4,
+        seed=0,
+    )
 
 
-def drawn(policy: Policy, panel: Panel, rows: list[int], **changed: object) -> list[FrameDraws]:
+def drawn(policy: Policy, panel: Panel, rows: list[int], **changed: Any) -> list[FrameDraws]:
     seen = [panel.observe(row) for row in rows]
-    return decode(policy, seen, **(settings_of(policy) | changed))  # type: ignore[arg-type]
+    return decode(policy, seen, replace(sampling_of(policy), **changed))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -108,19 +110,6 @@ def test_the_auxiliary_line_tells_progress_as_a_percentage(
     lines = [each.lines["progress"] for each in drawn(policies["ar_tiny"], panel, [0, 3])]
     percents = [int(line.removeprefix("progress: ").removesuffix("%")) for line in lines]
     assert all(0 <= percent <= 100 for percent in percents)
-
-
-def test_restored_cache_equals_a_fresh_encode(policies: dict[str, Policy], panel: Panel) -> None:
-    policy = policies["ar_tiny"]
-    assert isinstance(policy, TokenPolicy)
-    cache = policy.prefill(panel.observe(50))
-    tokens = np.array([[policy.suffix.begin]])
-    first = policy.extend(policy.fork(cache, rows=1), tokens)
-    policy.extend(policy.fork(cache, rows=4), np.repeat(tokens, 4, axis=0))
-    again = policy.extend(policy.fork(cache, rows=1), tokens)
-    fresh = policy.extend(policy.prefill(panel.observe(50)), tokens)
-    assert (first == again).all()
-    assert (first == fresh).all()
 
 
 def training_episodes() -> list[int]:

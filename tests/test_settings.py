@@ -13,10 +13,11 @@ GREEDY: dict[str, Any] = {
     "window": None,
     "device": "cpu",
     "threads": 1,
+    "batch": 8,
     "shard": {"index": 0, "count": 1},
-    "store": {"root": "outputs", "block": 16},
+    "store": {"root": "outputs", "block": 16, "tokens": False},
     "model": {
-        "_target_": "arflow_eval.model.ar.load",
+        "_target_": "arflow_eval.model.gemma3.load",
         "name": "ar_tiny",
         "family": "token",
         "path": None,
@@ -29,8 +30,13 @@ GREEDY: dict[str, Any] = {
         "T": None,
         "steps": None,
         "solver": "euler",
+        "tickets": None,
         "noise": "philox",
-        "determinism": "fixed_shape",
+        "determinism": None,
+        "schedule": "constant",
+        "T_final": None,
+        "reference": None,
+        "mass": False,
     },
     "panel": {
         "_target_": "arflow_eval.panel.bundled.pusht",
@@ -78,6 +84,28 @@ CHUNK = {"model__family": "chunk", "model__name": "state_copy"}
         ({**FLOW, "decode__solver": "eulr"}, "decode.solver=eulr"),
         ({"decode__noise": "mersenne"}, "decode.noise=mersenne"),
         ({"decode__determinism": "batch"}, "decode.determinism=batch"),
+        ({"decode__schedule": "cosine"}, "decode.schedule=cosine"),
+        ({"decode__schedule": "linear"}, "decode.schedule=linear with decode=greedy"),
+        (
+            {**SAMPLED, "decode__schedule": "linear"},
+            "decode.schedule=linear with decode.T_final=null",
+        ),
+        ({**SAMPLED, "decode__T_final": 0.5}, "decode.schedule=constant with decode.T_final=0.5"),
+        ({**SAMPLED, "decode__T_final": -1}, "decode.T_final=-1"),
+        ({"decode__tickets": "bank.npy"}, "decode.tickets=bank.npy with decode=greedy"),
+        (
+            {**SAMPLED, "decode__tickets": "bank.npy"},
+            "decode.tickets=bank.npy of a policy of family token",
+        ),
+        (
+            {**FLOW, "decode__reference": "state"},
+            "decode.reference=state of a policy of family flow",
+        ),
+        ({**FLOW, "decode__mass": True}, "decode.mass=true of a policy of family flow"),
+        ({**CHUNK, "store__tokens": True}, "store.tokens=true of a policy of family chunk"),
+        ({"store__tokens": 1}, "store.tokens=1"),
+        ({"batch": 0}, "batch=0"),
+        ({**SAMPLED, "decode__noise": "published", "seed": 2**32}, "seed=4294967296"),
         ({"model__dtype": "float16"}, "model.dtype=float16"),
         ({"model__family": "diffusion"}, "model.family=diffusion"),
         ({"model__name": "a/b"}, "model.name=a/b"),
@@ -139,6 +167,11 @@ def test_nulls_resolve_to_what_the_family_does(
         (SAMPLED, "ar_tiny_draws10_t1"),
         (FLOW, "flow_tiny"),
         ({**FLOW, **SAMPLED}, "flow_tiny_draws10"),
+        ({**FLOW, **SAMPLED, "decode__tickets": "bank.npy"}, "flow_tiny_draws10_ticket"),
+        (
+            {**SAMPLED, "decode__schedule": "linear", "decode__T_final": 0.5},
+            "ar_tiny_draws10_t1to0.5",
+        ),
         (CHUNK, "state_copy"),
     ],
 )
@@ -146,6 +179,23 @@ def test_an_arm_is_named_by_its_model_draws_and_temperature(
     values: dict[str, Any], name: str
 ) -> None:
     assert arm_name(evaluate_settings(changed(**values))) == name
+
+
+@pytest.mark.parametrize(
+    ("values", "level", "tile"),
+    [
+        ({}, "exact", 4),
+        ({"threads": 2}, "fixed_shape", 16),
+        ({"device": "cuda"}, "fixed_shape", 16),
+        ({"device": "cuda", "decode__determinism": "exact"}, "exact", 4),
+        ({"decode__determinism": "keyed"}, "keyed", 1),
+    ],
+)
+def test_a_cpu_with_one_thread_is_exact_and_all_else_of_fixed_shape(
+    values: dict[str, Any], level: str, tile: int
+) -> None:
+    decode = evaluate_settings(changed(**values)).decode
+    assert (decode.determinism, decode.tile) == (level, tile)
 
 
 def test_a_sweep_that_says_the_default_aloud_is_the_same_run() -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -27,7 +28,8 @@ from arflow_eval.store import writing
 from arflow_eval.store.layout import VARIABLES
 
 DIGEST = "ab" * 32
-DRAWS, STEPS, ACTIONS = 3, 4, 2
+DRAWS, STEPS, ACTIONS, POSITIONS = 3, 4, 2, 5
+MEASURES = frozenset(each.name for each in VARIABLES if each.optional)
 SPACE = Space(("x", "y"), ("x", "y"), "pixel", "pixel", 10.0)
 KILLED_AFTER = (0.10, 0.04, 0.22, 0.15, 0.07, 0.30)  # seconds
 
@@ -69,13 +71,15 @@ def schema(
         block=block,
         attributes={**required, **(attributes or {})},
         state_copy=state_copy,
+        measures=MEASURES,
+        positions=POSITIONS,
         shards=shards,
     )
 
 
 def values(frames: list[FrameId], *, state_copy: bool = True) -> dict[str, np.ndarray]:
     """Values that depend on a frame's identity alone; draw 0 of some frames has failed."""
-    sizes = {"draw": DRAWS, "step": STEPS, "action": ACTIONS}
+    sizes = {"draw": DRAWS, "step": STEPS, "action": ACTIONS, "position": POSITIONS}
     columns = {}
     for place, variable in enumerate(VARIABLES):
         if state_copy or not variable.needs_state:
@@ -153,7 +157,8 @@ def test_a_finished_store_opens_in_plain_xarray_with_the_documented_dimensions(
     finished: Path,
 ) -> None:
     dataset = xarray.open_zarr(finished)  # a warning would be an error
-    assert dict(dataset.sizes) == {"frame": 12, "draw": 3, "step": 4, "action": 2, "byte": 16}
+    sizes = {"frame": 12, "draw": 3, "step": 4, "action": 2, "position": 5, "byte": 16}
+    assert dict(dataset.sizes) == sizes
     assert {str(name): found.dims for name, found in dataset.data_vars.items()} == {
         "prediction": ("frame", "draw", "step", "action"),
         "truth": ("frame", "step", "action"),
@@ -161,6 +166,15 @@ def test_a_finished_store_opens_in_plain_xarray_with_the_documented_dimensions(
         "state_copy": ("frame", "step", "action"),
         "state_copy_norm": ("frame", "step", "action"),
         "logprob": ("frame", "draw"),
+        "logprob_sampling": ("frame", "draw"),
+        "entropy": ("frame", "draw"),
+        "top1_gap": ("frame", "draw"),
+        "block_length": ("frame", "draw"),
+        "grammar_mass": ("frame", "draw"),
+        "reference_kl": ("frame", "draw"),
+        "reference_log_ratio": ("frame", "draw"),
+        "tokens": ("frame", "draw", "position"),
+        "token_logprob": ("frame", "draw", "position"),
         "repo": ("frame",),
         "task": ("frame",),
         "frame_digest": ("frame", "byte"),
@@ -205,6 +219,16 @@ def test_a_block_is_one_file_of_every_variable(finished: Path) -> None:
         zeros = ".0" * (len(variable.axes) - 1)
         files = {file.name for file in (finished / variable.name).glob("c.*")}
         assert files == {f"c.{block}{zeros}" for block in range(4)}
+
+
+def test_measures_are_absent_where_the_decode_records_none(path: Path) -> None:
+    store.open_or_create(path, replace(schema(), measures=frozenset({"entropy"})))
+    assert set(xarray.open_zarr(path).data_vars) & MEASURES == {"entropy"}
+
+
+def test_a_measure_of_no_variable_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"no measures \['entropi'\]"):
+        replace(schema(), measures=frozenset({"entropi"}))
 
 
 def test_state_copies_are_absent_where_the_spaces_differ(path: Path) -> None:

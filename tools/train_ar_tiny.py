@@ -8,6 +8,7 @@ that the checkpoint can also be asked what it predicts without them.
 """
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +17,13 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 from tokenizers.trainers import BpeTrainer
-from transformers import Gemma3ForCausalLM
 
 from arflow_eval.codec import fast, normalise
-from arflow_eval.contracts import Line
-from arflow_eval.decode.suffix import decode_frame
-from arflow_eval.model.ar import ArPolicy, assemble, trunk_config
-from arflow_eval.model.prompt import SPECIALS, Prompt
+from arflow_eval.contracts import FrameDraws, Line, Observation, Sampling
+from arflow_eval.decode.frames import decode
+from arflow_eval.model import gemma3
+from arflow_eval.model.ar import ArPolicy, assemble
+from arflow_eval.model.bin_prompt import SPECIALS, BinPrompt
 from arflow_eval.panel.bundled import demonstrations
 from pusht_training import (
     PAST,
@@ -47,6 +48,8 @@ TRUNK = {
     "head_dim": 32,
     "max_position_embeddings": 256,
     "attention_dropout": 0.0,
+    "layer_types": ["full_attention"] * 3,
+    "tie_word_embeddings": True,
 }
 SCALE, ACTION_TOKENS, BINS = 6.0, 256, 256
 BATCH, DROPOUT, JITTER = 32, 0.1, 2.0
@@ -76,9 +79,9 @@ def text_tokenizer(task: str) -> Tokenizer:
     return tokenizer
 
 
-def parts(training: list[Episode]) -> tuple[Prompt, fast.FastCodec, normalise.Quantiles]:
+def parts(training: list[Episode]) -> tuple[BinPrompt, fast.FastCodec, normalise.Quantiles]:
     """The prompt, codec and tables, all fitted on training episodes."""
-    prompt = Prompt(
+    prompt = BinPrompt(
         tokenizer=text_tokenizer(demonstrations().task),
         quantiles=normalise.quantiles(np.concatenate([seen.states for seen in training])),
         past=PAST,
@@ -99,10 +102,10 @@ class Examples:
         self.where = [(e, t) for e, seen in enumerate(training) for t in range(len(seen.states))]
         self.suffixes = [self.suffix(training[e], t) for e, t in self.where]
         task = policy.prompt.words(demonstrations().task)
-        frame = policy.prompt.encode("", np.zeros((1, 2), np.float32))
-        states = len(PAST) * 2
-        self.head = [frame[0], *task, frame[1]]
-        self.tail = frame[2 + states :]
+        prompt = policy.prompt
+        self.head = [prompt.special("<bos>"), *task, prompt.special("<states>")]
+        request = [token for line in prompt.lines for token in prompt.words(line.name)]
+        self.tail = [prompt.special("<request>"), *request]
 
     def suffix(self, seen: Episode, frame: int) -> list[int]:
         """The target: opener, progress line, begin marker, action block."""
@@ -134,7 +137,7 @@ class Examples:
 
 
 def train(
-    trunk: Gemma3ForCausalLM, examples: Examples, *, steps: int, seed: int
+    trunk: torch.nn.Module, examples: Examples, *, steps: int, seed: int
 ) -> tuple[dict[str, torch.Tensor], list[dict[str, float]]]:
     """Cross-entropy of the suffix; averaged weights and the loss curve."""
     stream = np.random.default_rng(seed)
@@ -166,10 +169,11 @@ def write(out: Path, policy: ArPolicy, weights: dict[str, torch.Tensor]) -> None
         "format": 1,
         "kind": "token",
         "trunk": "gemma3_text",
-        "trunk_config": {**TRUNK, "vocab_size": policy.trunk.config.vocab_size},
-        "codec": {name: getattr(codec, name) for name in numbers},
+        "trunk_config": {**TRUNK, "vocab_size": policy.vocabulary},
+        "codec": {"kind": "fast", **{name: getattr(codec, name) for name in numbers}},
         "relative": policy.relative,
         "prompt": {
+            "format": "bins",
             "past": list(PAST),
             "bins": BINS,
             "lines": [{"name": line.name, "budget": line.budget} for line in policy.prompt.lines],
@@ -189,23 +193,21 @@ def main() -> None:
     both = seen + [mirrored(one) for one in seen]
     prompt, codec, quantiles = parts(both)
     settings = {**TRUNK, "vocab_size": prompt.actions_from + codec.size}
-    trunk = Gemma3ForCausalLM(trunk_config(settings))
+    trunk = gemma3.text(settings)
     policy = assemble(trunk, prompt=prompt, codec=codec, quantiles=quantiles, relative=True)
-    print(f"{sum(p.numel() for p in trunk.parameters()):,} parameters", flush=True)
-    weights, curve = train(trunk, Examples(both, policy), steps=options.steps, seed=options.seed)
-    trunk.load_state_dict(weights)
-    trunk.eval()
+    model = trunk.model
+    print(f"{sum(p.numel() for p in model.parameters()):,} parameters", flush=True)
+    weights, curve = train(model, Examples(both, policy), steps=options.steps, seed=options.seed)
+    model.load_state_dict(weights)
+    model.eval()
     write(options.out, policy, weights)
-    error = held_out(
-        {
-            name: lambda observation, draws=draws, at=at: decode_frame(
-                policy, observation, draws=draws, temperature=at, seed=0
-            )
-            for name, draws, at in (("greedy", 1, 0.0), ("mean_of_10", 10, 1.0))
-        },
-        scored,
-        every=29,
-    )
+
+    def decoded(seen: Observation, *, draws: int, at: float) -> FrameDraws:
+        return decode(policy, [seen], Sampling(draws=draws, seed=0, tile=4, T=at))[0]
+
+    ways = {"greedy": {"draws": 1, "at": 0.0}, "mean_of_10": {"draws": 10, "at": 1.0}}
+    decodes = {name: partial(decoded, **how) for name, how in ways.items()}
+    error = held_out(decodes, scored, every=29)
     write_log(options, error=error, episodes=len(training), curve=curve)
 
 

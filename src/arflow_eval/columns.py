@@ -22,6 +22,7 @@ def block_columns(
         "truth": targets.truth,
         "valid": targets.valid,
         "logprob": np.stack([frame.logprob for frame in found]),
+        **{name: np.stack([frame.measures[name] for frame in found]) for name in found[0].measures},
     }
     if panel.space.shared:
         for name, rule in (("state_copy", hold_state), ("state_copy_norm", hold_state_norm)):

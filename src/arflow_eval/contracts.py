@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Bool, Float, Float32, Float64, Int, Int64, UInt8
+from jaxtyping import Bool, Float, Float32, Float64, Int32, Int64, Shaped, UInt8
 
 Family = Literal["token", "flow", "chunk"]
 
@@ -181,37 +181,39 @@ class FlowPolicy(Policy, Protocol):
         ...
 
 
-@runtime_checkable
-class Grammar(Protocol):
-    """Which action tokens may follow, as state -> legal ids. States are small integers."""
+@dataclass(frozen=True)
+class Grammar:
+    """Which action tokens may follow, as tables over small integer states.
 
-    @property
-    def start(self) -> int: ...
-    @property
-    def complete(self) -> int:
-        """The one state in which the action block is whole."""
-        ...
+    Attributes:
+        ids: every action token's id in the model's vocabulary, ascending.
+        legal: which of `ids` may come next in a state.
+        following: the state after each of `ids`; -1 where it is not legal.
+        progress: share of a block that is spoken in a state, 0 at the start.
+        start: the state before the first token.
+        complete: the one state in which a block is whole; nothing is legal in it.
+        longest: most tokens in a block.
+    """
 
-    @property
-    def ids(self) -> Int64[np.ndarray, "id"]:
-        """Every action token's id in the model's vocabulary, ascending."""
-        ...
-
-    def legal(self, state: int) -> Bool[np.ndarray, "id"]:
-        """Which of `ids` may come next."""
-        ...
-
-    def advance(self, state: int, token: int) -> int:
-        """The state after an action token, given by its id."""
-        ...
+    ids: Int64[np.ndarray, "id"]
+    legal: Bool[np.ndarray, "state id"]
+    following: Int32[np.ndarray, "state id"]
+    progress: Float64[np.ndarray, "state"]
+    start: int
+    complete: int
+    longest: int
 
 
 @dataclass(frozen=True)
 class Line:
-    """One auxiliary line of a suffix: at most `budget` greedy tokens, ended by the newline."""
+    """One auxiliary line of a suffix: at most `budget` greedy tokens, ended by the newline.
+
+    `candidates`, where there are any, are the only texts the line may hold, as token ids.
+    """
 
     name: str
     budget: int
+    candidates: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -227,27 +229,64 @@ class Suffix:
     begin: int
 
 
+@dataclass(frozen=True)
+class Scores:
+    """Logits of some tokens, in float32, and the log-sum-exp over the whole vocabulary.
+
+    `total` is None unless it was asked for.
+    """
+
+    logits: Float32[np.ndarray, "row position id"]
+    total: Float32[np.ndarray, "row position"] | None = None
+
+
 @runtime_checkable
 class TokenPolicy(Policy, Protocol):
-    """An autoregressive policy: a prompt, auxiliary lines, then an action block of tokens."""
+    """An autoregressive policy: a prompt, auxiliary lines, then an action block of tokens.
+
+    A prompt is kept once, as a prefix; rows are decoded over prefixes and never change them.
+    """
 
     @property
     def suffix(self) -> Suffix: ...
     @property
     def grammar(self) -> Grammar: ...
-
-    def prefill(self, observation: Observation) -> Any:
-        """A fresh cache that holds the prompt of one frame at its exact length."""
+    @property
+    def conditions(self) -> frozenset[str]:
+        """Inputs that training dropped at times, so that they may be masked."""
         ...
 
-    def fork(self, cache: Any, *, rows: int) -> Any:
-        """`rows` copies of a one-row cache; the original stays as it is."""
+    @property
+    def vocabulary(self) -> int:
+        """Number of token ids that the model scores."""
+        ...
+
+    def prefill(self, observation: Observation, *, masked: str | None = None) -> Any:
+        """The prompt of one frame at its exact length, as a prefix; one condition masked."""
+        ...
+
+    def rows(self, prefixes: Sequence[Any], *, each: int, total: int) -> Any:
+        """Empty rows over prefixes: `each` a prefix in order, then idle ones up to `total`."""
         ...
 
     def extend(
-        self, cache: Any, tokens: Int[np.ndarray, "row position"]
-    ) -> Float32[np.ndarray, "row id"]:
-        """Append tokens to every row of the cache; logits after the last one, in float32."""
+        self,
+        rows: Any,
+        tokens: Int64[np.ndarray, "row position"],
+        *,
+        actions: bool,
+        last: bool = True,
+        total: bool = False,
+    ) -> Scores:
+        """Append tokens to every row; logits after the last of them, or after each.
+
+        Logits are those of the grammar's ids where `actions`, else of the whole vocabulary;
+        `total` asks for the log-sum-exp over the vocabulary too.
+        """
+        ...
+
+    def grown(self, rows: Any, *, lengths: Sequence[int]) -> list[Any]:
+        """The prefixes of rows with one row each, grown by each row's first `lengths` tokens."""
         ...
 
     def text(self, tokens: Sequence[int]) -> str:
@@ -262,10 +301,50 @@ class TokenPolicy(Policy, Protocol):
 
 
 @dataclass(frozen=True)
+class Sampling:
+    """How draws are taken: what a decode needs beside a policy and its frames.
+
+    Attributes:
+        draws: draws a frame.
+        seed: of every draw's random stream.
+        noise: which generator feeds the draws.
+        tile: rows of a frame are padded to whole tiles of so many; 1 pads nothing.
+        frames: frames that every batch is padded to; None pads nothing.
+        T: temperature of a token policy, 0 for greedy.
+        final: temperature at the end of a block, where it falls or rises linearly.
+        reference: condition that a second, teacher-forced scoring masks.
+        mass: whether the probability inside the grammar is recorded.
+        tokens: whether tokens and their log-probabilities are recorded.
+        steps: solver steps of a flow policy.
+        solver: name of a flow policy's solver.
+        tickets: noise of draw d of every frame, in place of its own.
+    """
+
+    draws: int
+    seed: int
+    noise: str = "philox"
+    tile: int = 1
+    frames: int | None = None
+    T: float | None = None
+    final: float | None = None
+    reference: str | None = None
+    mass: bool = False
+    tokens: bool = False
+    steps: int | None = None
+    solver: str = "euler"
+    tickets: Float32[np.ndarray, "draw step action"] | None = None
+
+
+@dataclass(frozen=True)
 class FrameDraws:
-    """All draws of one frame. A failed decode is NaN throughout, and is never averaged in."""
+    """All draws of one frame. A failed decode is NaN throughout, and is never averaged in.
+
+    `measures` holds one array a measure, the draw first: see `store.layout.VARIABLES`.
+    `seconds` holds this frame's share of what a batch took, by part.
+    """
 
     prediction: Float32[np.ndarray, "draw step action"]
     logprob: Float64[np.ndarray, "draw"]
+    measures: Mapping[str, Shaped[np.ndarray, "draw ..."]] = field(default_factory=dict)
     lines: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)

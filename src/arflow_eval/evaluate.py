@@ -23,19 +23,11 @@ def evaluate(config: Mapping[str, Any]) -> evaluation.Outcome:
     """Run one composed configuration to the end of this shard's blocks."""
     settings = evaluate_settings(config)
     panel = load_panel(settings)
-    decode = settings.decode
     return evaluation.run(
         settings,
         panel,
         load=partial(load_policy, settings, panel),
-        decode=partial(
-            compose.call_target(decode.target),
-            draws=decode.draws,
-            T=decode.T,
-            steps=decode.steps,
-            solver=decode.solver,
-            seed=settings.seed,
-        ),
+        decode=compose.call_target(settings.decode.target),
     )
 
 

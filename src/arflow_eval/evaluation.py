@@ -22,12 +22,17 @@ from arflow_eval.contracts import (
     Observation,
     Panel,
     Policy,
+    Sampling,
     TokenPolicy,
 )
+from arflow_eval.decode import tickets
+from arflow_eval.decode.probe import probe
 from arflow_eval.progress import Advance, frames_done
 from arflow_eval.settings import EvaluateSettings, arm_name, checkpoint_folder
 
 COLUMNS: Final = "arflow_eval.columns"  # makes what a store holds of what a decode returns
+NO_PART: Final = ("target", "name")  # of a decode's settings, in what names a store
+ATTENTION: Final = "shared_prefix"  # how rows attend to their frame's prompt
 
 FAMILIES: Final[Mapping[Family, Any]] = {
     "token": TokenPolicy,
@@ -36,7 +41,7 @@ FAMILIES: Final[Mapping[Family, Any]] = {
 }
 
 Load = Callable[[], Policy]
-DecodeFrames = Callable[[Policy, Sequence[Observation]], list[FrameDraws]]
+DecodeFrames = Callable[[Policy, Sequence[Observation], Sampling], list[FrameDraws]]
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,12 @@ def identity(settings: EvaluateSettings, panel: Panel) -> dict[str, Any]:
             "checkpoint": provenance.folder_digest(folder) if folder else None,
         },
         "decode": {
-            name: value for name, value in vars(decode).items() if name not in ("target", "name")
+            **{name: value for name, value in vars(decode).items() if name not in NO_PART},
+            "tickets": decode.tickets and tickets.digest(Path(decode.tickets)),
+            "tile": decode.tile,
+            "frames": _padded_frames(settings),
+            "attention": ATTENTION if model.family == "token" else None,
+            "tokens": settings.store.tokens,
         },
         "panel": panel.digest,
         "seed": settings.seed,
@@ -81,11 +91,13 @@ def resolved(settings: EvaluateSettings) -> dict[str, Any]:
     Of a checkpoint's path only the last part is kept: folders may carry a person's name.
     """
     config = asdict(settings)
-    for own in ("window", "shard", "store", "device", "threads"):
+    for own in ("window", "shard", "store", "device", "threads", "batch"):
         del config[own]
     path = settings.model.path
     config["model"]["path"] = path and Path(path).name
     config["panel"]["plan"] = Path(settings.panel.plan).name
+    file = settings.decode.tickets
+    config["decode"]["tickets"] = file and Path(file).name
     return config
 
 
@@ -106,15 +118,22 @@ def run(settings: EvaluateSettings, panel: Panel, *, load: Load, decode: DecodeF
     if not path.exists() or store.missing(path, **shard):
         policy = load()
         check_policy(policy, panel, settings)
+        how = sampling(settings, policy)
+        found = probe(policy, [panel.observe(row) for row in range(len(panel.frames))[:2]], how)
+        beside.check_probe(settings, found)
         attributes = _attributes(settings, panel, policy, made_of=made_of, digest=digest)
-        store.open_or_create(path, _schema(settings, panel, attributes))
-        beside.record_writer(folder, settings)
+        store.open_or_create(path, _schema(settings, panel, policy, attributes))
+        beside.record_writer(folder, settings, found)
         todo = store.missing(path, **shard)
         mine, left = (sum(map(len, part)) for part in (store.blocks(path, **shard), todo))
         title = f"{arm_name(settings)} on {panel.name}"
         with frames_done(title, done=mine - left, total=mine) as advance:
             for rows in todo:
-                _evaluate_block(settings, panel, policy, path, rows, decode=decode, advance=advance)
+                observations = [panel.observe(row) for row in rows]
+                _check_states(observations)
+                drawn = _draws(policy, observations, how, settings, decode=decode, advance=advance)
+                store.write_block(path, rows, block_columns(panel, rows, observations, drawn))
+                beside.record_seconds(folder, rows, drawn, shard=settings.shard.index)
                 computed += len(rows)
     return Outcome(
         folder=folder,
@@ -122,6 +141,47 @@ def run(settings: EvaluateSettings, panel: Panel, *, load: Load, decode: DecodeF
         computed=computed,
         seconds=time.monotonic() - started,
     )
+
+
+def sampling(settings: EvaluateSettings, policy: Policy) -> Sampling:
+    """How draws are taken of a policy: the decode's settings, its tickets read."""
+    decode = settings.decode
+    shape = (policy.horizon, policy.action_dim)
+    return Sampling(
+        draws=decode.draws,
+        seed=settings.seed,
+        noise=decode.noise,
+        tile=decode.tile,
+        frames=_padded_frames(settings),
+        T=decode.T,
+        final=decode.T_final,
+        reference=decode.reference,
+        mass=decode.mass,
+        tokens=settings.store.tokens,
+        steps=decode.steps,
+        solver=decode.solver,
+        tickets=None
+        if decode.tickets is None
+        else tickets.load(Path(decode.tickets), draws=decode.draws, shape=shape),
+    )
+
+
+def _padded_frames(settings: EvaluateSettings) -> int | None:
+    """At `fixed_shape`, frames that every batch is padded to."""
+    return settings.batch if settings.decode.determinism == "fixed_shape" else None
+
+
+def measures(settings: EvaluateSettings) -> frozenset[str]:
+    """The optional variables that a token policy's store has."""
+    if settings.model.family != "token":
+        return frozenset()
+    chosen = {
+        ("logprob_sampling", "entropy", "top1_gap", "block_length"): True,
+        ("grammar_mass",): settings.decode.mass,
+        ("reference_kl", "reference_log_ratio"): settings.decode.reference is not None,
+        ("tokens", "token_logprob"): settings.store.tokens,
+    }
+    return frozenset(name for names, wanted in chosen.items() if wanted for name in names)
 
 
 def check_policy(policy: Policy, panel: Panel, settings: EvaluateSettings) -> None:
@@ -146,6 +206,9 @@ def check_policy(policy: Policy, panel: Panel, settings: EvaluateSettings) -> No
             expected=f"at most the {panel.steps} recorded steps of panel {panel.name}",
             remedy=f"set panel.steps={policy.horizon}",
         )
+    reference = settings.decode.reference
+    if reference is not None and isinstance(policy, TokenPolicy):
+        _check_reference(reference, policy, settings)
     if settings.window is not None and settings.window > policy.horizon:
         raise refusal.guard(
             f"window={settings.window} with a horizon of {policy.horizon} steps",
@@ -154,8 +217,18 @@ def check_policy(policy: Policy, panel: Panel, settings: EvaluateSettings) -> No
         )
 
 
+def _check_reference(reference: str, policy: TokenPolicy, settings: EvaluateSettings) -> None:
+    if reference not in policy.conditions:
+        known = sorted(policy.conditions)
+        raise refusal.guard(
+            f"decode.reference={reference} of {settings.model.name}",
+            expected=f"a condition that its training dropped: {', '.join(known) or 'it has none'}",
+            remedy=f"set decode.reference={known[0]}" if known else "drop decode.reference",
+        )
+
+
 def _schema(
-    settings: EvaluateSettings, panel: Panel, attributes: Mapping[str, Any]
+    settings: EvaluateSettings, panel: Panel, policy: Policy, attributes: Mapping[str, Any]
 ) -> store.Schema:
     return store.Schema(
         frames=panel.frames,
@@ -165,6 +238,8 @@ def _schema(
         block=settings.store.block,
         attributes=attributes,
         state_copy=panel.space.shared,
+        measures=measures(settings),
+        positions=policy.grammar.longest if isinstance(policy, TokenPolicy) else 1,
         shards=settings.shard.count,
     )
 
@@ -189,6 +264,10 @@ def _attributes(
         "code_digest": made_of["code"],
         "family": settings.model.family,
         "temperature": settings.decode.T,
+        "determinism": settings.decode.determinism,
+        "tile": settings.decode.tile,
+        "attention": made_of["decode"]["attention"],
+        "dtype": settings.model.dtype,
         "seed": settings.seed,
         "horizon": policy.horizon,
         "state_copy_absent": lacking,
@@ -196,24 +275,22 @@ def _attributes(
     }
 
 
-def _evaluate_block(
-    settings: EvaluateSettings,
-    panel: Panel,
+def _draws(
     policy: Policy,
-    path: Path,
-    rows: range,
+    observations: Sequence[Observation],
+    how: Sampling,
+    settings: EvaluateSettings,
     *,
     decode: DecodeFrames,
     advance: Advance,
-) -> None:
-    observations = [panel.observe(row) for row in rows]
-    _check_states(observations)
+) -> list[FrameDraws]:
+    """The draws of a block's frames, a batch at a time."""
     found = []
-    for seen in observations:
-        found += decode(policy, [seen])
-        advance(1)
-    store.write_block(path, rows, block_columns(panel, rows, observations, found))
-    beside.record_seconds(path.parent, rows, found, shard=settings.shard.index)
+    for start in range(0, len(observations), settings.batch):
+        batch = observations[start : start + settings.batch]
+        found += decode(policy, batch, how)
+        advance(len(batch))
+    return found
 
 
 def _check_states(observations: Sequence[Observation]) -> None:

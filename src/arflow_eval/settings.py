@@ -1,6 +1,5 @@
 """What `evaluate` may be asked to do: its configuration as types, checked before a model loads."""
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +8,13 @@ from typing import Any, Final, cast, get_args
 
 from arflow_eval import refusal
 from arflow_eval.contracts import Family
+from arflow_eval.decode_settings import (
+    WORD,
+    DecodeSettings,
+    decode_settings,
+    not_of_family,
+    resolved,
+)
 from arflow_eval.values import (
     choice,
     did_you_mean,
@@ -25,10 +31,6 @@ BUNDLED: Final = Path(__file__).parent / "model" / "bundled"
 CHECKPOINT_FILES: Final = ("config.json", "model.safetensors")
 FAMILIES: Final[tuple[str, ...]] = get_args(Family)
 DTYPES: Final = ("float32", "bfloat16")
-SOLVERS: Final = ("euler", "heun")
-NOISES: Final = ("philox",)
-DETERMINISMS: Final = ("fixed_shape",)
-FLOW_STEPS: Final = 10
 
 
 @dataclass(frozen=True)
@@ -40,20 +42,6 @@ class ModelSettings:
     family: Family
     path: str | None
     dtype: str
-
-
-@dataclass(frozen=True)
-class DecodeSettings:
-    """How to draw. `T` is None for a policy without one, `steps` for one that is no flow."""
-
-    target: str
-    name: str
-    draws: int
-    T: float | None
-    steps: int | None
-    solver: str
-    noise: str
-    determinism: str
 
 
 @dataclass(frozen=True)
@@ -78,10 +66,11 @@ class ShardSettings:
 
 @dataclass(frozen=True)
 class StoreSettings:
-    """Where stores lie, and how many frames a chunk holds."""
+    """Where stores lie, how many frames a chunk holds, and whether tokens are kept."""
 
     root: str
     block: int
+    tokens: bool
 
 
 @dataclass(frozen=True)
@@ -97,28 +86,35 @@ class EvaluateSettings:
     window: int | None
     device: str
     threads: int
+    batch: int
 
 
 def evaluate_settings(config: Mapping[str, Any]) -> EvaluateSettings:
     """The composed configuration as types, its nulls resolved, or a refusal of what does not fit.
 
     `decode.T` null means 1 for sampled draws of a token policy and 0 for its greedy read;
-    `decode.steps` null means 10 for a flow policy. A sealed panel is a guard refusal.
+    `decode.steps` null means 10 for a flow policy; `decode.determinism` null means exact on a
+    CPU with one thread, else fixed_shape. A sealed panel is a guard refusal.
     """
     model = _model(config["model"])
+    device = _device(config["device"])
+    threads = whole(config["threads"], key="threads", least=1)
+    decode = decode_settings(config["decode"], family=model.family)
     settings = EvaluateSettings(
         model=model,
-        decode=_decode(config["decode"], family=model.family),
+        decode=resolved(decode, family=model.family, one_core=(device, threads) == ("cpu", 1)),
         panel=_panel(config["panel"]),
         shard=_shard(config["shard"]),
         store=StoreSettings(
             root=text(config["store"]["root"], key="store.root"),
             block=whole(config["store"]["block"], key="store.block", least=1),
+            tokens=_tokens(config["store"]["tokens"], family=model.family),
         ),
-        seed=whole(config["seed"], key="seed", least=0),
+        seed=_seed(config["seed"], noise=decode.noise),
         window=whole_or_null(config["window"], key="window", least=1),
-        device=_device(config["device"]),
-        threads=whole(config["threads"], key="threads", least=1),
+        device=device,
+        threads=threads,
+        batch=whole(config["batch"], key="batch", least=1),
     )
     if settings.panel.sealed:
         raise refusal.sealed_panel(settings.panel.name)
@@ -126,12 +122,17 @@ def evaluate_settings(config: Mapping[str, Any]) -> EvaluateSettings:
 
 
 def arm_name(settings: EvaluateSettings) -> str:
-    """The name of an arm in tables and folders: `ar_tiny`, `ar_tiny_draws10_t0.7`."""
+    """The name of an arm in tables and folders: `ar_tiny`, `ar_tiny_draws10_t0.7`.
+
+    A schedule is named by both its ends (`_t1to0.5`), a ticket bank as such (`_ticket`).
+    """
     model, decode = settings.model, settings.decode
     if decode.name == "greedy" or model.family == "chunk":
         return model.name
     temperature = "" if decode.T is None else f"_t{decode.T:g}"
-    return f"{model.name}_{decode.name}{decode.draws}{temperature}"
+    final = "" if decode.T_final is None else f"to{decode.T_final:g}"
+    ticket = "" if decode.tickets is None else "_ticket"
+    return f"{model.name}_{decode.name}{decode.draws}{temperature}{final}{ticket}"
 
 
 def checkpoint_folder(path: str | None) -> Path | None:
@@ -163,66 +164,10 @@ def _model(config: Mapping[str, Any]) -> ModelSettings:
     )
 
 
-def _decode(config: Mapping[str, Any], *, family: Family) -> DecodeSettings:
-    settings = DecodeSettings(
-        target=text(config["_target_"], key="decode._target_"),
-        name=plain_name(config["name"], key="decode.name"),
-        draws=whole(config["draws"], key="decode.draws", least=1),
-        T=_temperature(config["T"]),
-        steps=whole_or_null(config["steps"], key="decode.steps", least=1),
-        solver=choice(config["solver"], key="decode.solver", known=SOLVERS),
-        noise=choice(config["noise"], key="decode.noise", known=NOISES),
-        determinism=choice(config["determinism"], key="decode.determinism", known=DETERMINISMS),
-    )
-    _check_greedy(settings)
-    _check_family(settings, family=family)
-    return _resolved(settings, family=family)
-
-
-def _check_greedy(settings: DecodeSettings) -> None:
-    if settings.name != "greedy":
-        return
-    for key, value, only in (("T", settings.T, None), ("draws", settings.draws, 1)):
-        if value != only:
-            raise refusal.usage(
-                f"decode.{key}={value:g} with decode=greedy",
-                expected="one read a frame, without a temperature",
-                remedy=f"sample with decode=draws decode.{key}={value:g}",
-            )
-
-
-def _check_family(settings: DecodeSettings, *, family: Family) -> None:
-    if family == "chunk" and settings.name != "greedy":
-        raise refusal.usage(
-            f"decode={settings.name} of a policy of family chunk",
-            expected="decode=greedy: such a policy is deterministic and has no draws",
-            remedy="drop decode=, or choose a token or flow model",
-        )
-    if family != "token" and settings.T is not None:
-        raise refusal.usage(
-            f"decode.T={settings.T:g} of a policy of family {family}",
-            expected="a temperature for a token policy only",
-            remedy="drop decode.T",
-        )
-    for key, value, default in (
-        ("steps", settings.steps, None),
-        ("solver", settings.solver, SOLVERS[0]),
-    ):
-        if family != "flow" and value != default:
-            raise refusal.usage(
-                f"decode.{key}={value} of a policy of family {family}",
-                expected=f"solver {key} for a flow policy only",
-                remedy=f"drop decode.{key}",
-            )
-
-
-def _resolved(settings: DecodeSettings, *, family: Family) -> DecodeSettings:
-    values = dict(vars(settings))
-    if family == "token" and settings.T is None:
-        values["T"] = 0.0 if settings.name == "greedy" else 1.0
-    if family == "flow" and settings.steps is None:
-        values["steps"] = FLOW_STEPS
-    return DecodeSettings(**values)
+def _tokens(value: Any, *, family: Family) -> bool:
+    if flag(value, key="store.tokens") and family != "token":
+        raise not_of_family("store.tokens=true", family=family, only="token")
+    return bool(value)
 
 
 def _panel(config: Mapping[str, Any]) -> PanelSettings:
@@ -248,13 +193,16 @@ def _shard(config: Mapping[str, Any]) -> ShardSettings:
     return ShardSettings(index=index, count=count)
 
 
-def _temperature(value: Any) -> float | None:
-    if value is None:
-        return None
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value < 0:
-        raise wrong("decode.T", value, expected="a finite number >= 0, or null", example="0.7")
-    return float(value)
+def _seed(value: Any, *, noise: str) -> int:
+    seed = whole(value, key="seed", least=0)
+    if noise == "published" and seed >= WORD:
+        raise wrong(
+            "seed",
+            seed,
+            expected=f"a whole number < {WORD} with decode.noise=published",
+            example="0",
+        )
+    return seed
 
 
 def _device(value: Any) -> str:

@@ -87,15 +87,11 @@ def fit(
     )
 
 
-def load(path: Path, *, scale: float, low: int, high: int, steps: int, actions: int) -> FastCodec:
-    """A fitted codec from its merges file and the numbers of a checkpoint's config."""
+def load(folder: Path, config: dict[str, Any]) -> FastCodec:
+    """A fitted codec: fast.json (its merges) and the `codec` part of a checkpoint's config.json."""
+    numbers = {name: int(config[name]) for name in ("low", "high", "steps", "actions")}
     return FastCodec(
-        tokenizer=read_tokenizer(path),
-        scale=scale,
-        low=low,
-        high=high,
-        steps=steps,
-        actions=actions,
+        tokenizer=read_tokenizer(folder / "fast.json"), scale=float(config["scale"]), **numbers
     )
 
 

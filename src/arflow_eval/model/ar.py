@@ -1,29 +1,34 @@
-"""Autoregressive policies on a Gemma 3 text trunk, with FAST action tokens.
+"""Autoregressive policies: a trunk, a prompt, a codec of action chunks.
 
 A checkpoint folder holds config.json (trunk, codec, prompt and the conditions that training
-dropped), model.safetensors, tokenizer.json, fast.json (the codec's merges) and
-norm_stats.json (q01/q99 of states and actions).
+dropped), model.safetensors, tokenizer.json, norm_stats.json (q01/q99 of states and actions)
+and, for FAST tokens, fast.json (the codec's merges). docs/checkpoints.md describes it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Float64, Int
-from transformers import DynamicCache, Gemma3ForCausalLM, Gemma3TextConfig
-from transformers.cache_utils import DynamicLayer
+from jaxtyping import Float64, Int64
+from torch import Tensor
+from transformers import DynamicCache
 
-from arflow_eval import refusal
-from arflow_eval.codec import fast, normalise
-from arflow_eval.contracts import Observation, Space, Suffix
-from arflow_eval.decode.grammar import SymbolBudget
-from arflow_eval.model import checkpoint
-from arflow_eval.model import prompt as prompts
+from arflow_eval.codec import bins, fast, normalise
+from arflow_eval.contracts import Grammar, Observation, Scores, Space, Suffix
+from arflow_eval.decode import grammar as grammars
+from arflow_eval.model import bin_prompt, checkpoint, text_prompt
+from arflow_eval.model.prefixes import Prefix, Rows, copied, grown, prefix_of, shared
+from arflow_eval.model.prompt import Prompt, chosen_images
+from arflow_eval.model.trunk import Trunk
 
-TRUNK: Final = "gemma3_text"
+Codec = fast.FastCodec | bins.BinCodec
+Build = Callable[[dict[str, Any]], Trunk]
+PROMPTS: Final[Mapping[str, Callable[..., Prompt]]] = {"bins": bin_prompt.load, "text": text_prompt.load}
+CODECS: Final[Mapping[str, Callable[..., Codec]]] = {"fast": fast.load, "bins": bins.load}
 
 
 @dataclass(frozen=True)
@@ -31,16 +36,17 @@ class ArPolicy:
     """A token policy.
 
     Where `relative` is set, actions are told from the first `action_dim` dimensions of the
-    present state on.
+    present state on. `copies` has each row copy its prefix: the reference of tests.
     """
 
-    trunk: Any
-    prompt: prompts.Prompt
-    codec: fast.FastCodec
+    trunk: Trunk
+    prompt: Prompt
+    codec: Codec
     quantiles: normalise.Quantiles
-    suffix: Suffix
-    grammar: SymbolBudget
+    grammar: Grammar
     relative: bool
+    conditions: frozenset[str] = frozenset()
+    copies: bool = False
 
     @property
     def horizon(self) -> int:
@@ -52,42 +58,71 @@ class ArPolicy:
         """Action dimensions."""
         return self.codec.actions
 
-    def prefill(self, observation: Observation) -> DynamicCache:
-        """A cache of one row that holds the prompt."""
-        cache = DynamicCache()
-        ids = self.prompt.encode(observation.task, observation.states)
-        self.extend(cache, np.array([ids]))
-        return cache
+    @property
+    def suffix(self) -> Suffix:
+        """What follows the prompt."""
+        return self.prompt.suffix
 
-    def fork(self, cache: DynamicCache, *, rows: int) -> DynamicCache:
-        """A cache of `rows` equal rows; growing it leaves the original alone."""
-        forked = DynamicCache()
-        for layer, kept in enumerate(cache.layers):
-            if not isinstance(kept, DynamicLayer) or kept.keys is None or kept.values is None:
-                raise TypeError(f"{type(kept).__name__} is no filled append-only cache layer")
-            keys, values = (each.expand(rows, -1, -1, -1) for each in (kept.keys, kept.values))
-            forked.update(keys.contiguous(), values.contiguous(), layer)
-        return forked
+    @property
+    def vocabulary(self) -> int:
+        """Rows of the head."""
+        return self.trunk.head.weight.shape[0]
+
+    @cached_property
+    def action_head(self) -> Tensor:
+        """The head's rows for the grammar's ids, as the weights are when first asked for."""
+        return self.trunk.head.weight[torch.from_numpy(self.grammar.ids).to(self.trunk.device)]
+
+    def prefill(self, observation: Observation, *, masked: str | None = None) -> Prefix:
+        """A fresh prefix that holds the prompt."""
+        look = self.trunk.look(chosen_images(observation, self.prompt.cameras))
+        ids = self.prompt.encode(observation, look.tokens, masked=masked)
+        cache = DynamicCache()
+        if cache.get_seq_length() != 0:
+            raise RuntimeError("a prompt is prefilled into a cache that holds something")
+        with torch.inference_mode():
+            self.trunk.fill(torch.tensor([ids], device=self.trunk.device), look, cache)
+        return prefix_of(cache)
+
+    def rows(self, prefixes: Sequence[Prefix], *, each: int, total: int) -> Rows:
+        """Rows over prefixes, `each` a prefix, padded to `total`."""
+        lay = copied if self.copies else shared
+        return lay(prefixes, each=each, total=total, device=self.trunk.device)
 
     def extend(
-        self, cache: DynamicCache, tokens: Int[np.ndarray, "row position"]
-    ) -> Float32[np.ndarray, "row id"]:
-        """Append tokens to each row; the logits after the last."""
+        self,
+        rows: Rows,
+        tokens: Int64[np.ndarray, "row position"],
+        *,
+        actions: bool,
+        last: bool = True,
+        total: bool = False,
+    ) -> Scores:
+        """Append tokens to each row, and score what may follow."""
         ids = torch.from_numpy(tokens).to(self.trunk.device)
+        whole = self.trunk.head.weight
         with torch.inference_mode():
-            out = self.trunk(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
-        logits: Float32[np.ndarray, "row id"] = out.logits[:, -1].float().cpu().numpy()
-        return logits
+            hidden = self.trunk.hidden(
+                ids, positions=rows.positions(tokens.shape[1]), cache=rows.cache, shared=rows.shares
+            )
+            hidden = hidden[:, -1:] if last else hidden
+            logits = self.trunk.logits(hidden, self.action_head if actions else whole)
+            mass = self.trunk.logits(hidden, whole).logsumexp(dim=2) if total else None
+        return Scores(logits.cpu().numpy(), None if mass is None else mass.cpu().numpy())
+
+    def grown(self, rows: Rows, *, lengths: Sequence[int]) -> list[Prefix]:
+        """Prefixes grown by the first tokens of their rows."""
+        return grown(rows, lengths=lengths)
 
     def text(self, tokens: Sequence[int]) -> str:
         """Auxiliary tokens as text."""
-        return prompts.text_of(self.prompt.tokenizer, tokens)
+        return str(self.prompt.tokenizer.decode(list(tokens)))
 
     def chunk(
         self, observation: Observation, tokens: Sequence[int]
     ) -> Float64[np.ndarray, "step action"]:
         """An action block in raw units. Raises ValueError where it is not a whole chunk."""
-        codes = np.asarray(tokens) - self.prompt.actions_from
+        codes = np.asarray(tokens) - self.grammar.ids[0]
         chunk = self.quantiles.restore(self.codec.decode(codes.tolist()))
         if self.relative:
             chunk = chunk + observation.state[: self.action_dim]
@@ -95,66 +130,69 @@ class ArPolicy:
 
 
 def load(
-    *, folder: Path | None, dtype: str, device: str, threads: int, steps: int, space: Space
+    trunks: Mapping[str, Build],
+    *,
+    folder: Path | None,
+    dtype: str,
+    device: str,
+    threads: int,
+    steps: int,
+    space: Space,
 ) -> ArPolicy:
-    """A checkpoint folder as a policy, its tensors checked against the file."""
+    """A checkpoint folder as a policy, its tensors checked against the file.
+
+    `trunks` has what the calling module can build, by the names that config.json may give.
+    """
     if folder is None:
         raise TypeError("an autoregressive policy is loaded from a folder")
     del steps, space  # a checkpoint knows its own; the evaluation compares them
     checkpoint.use_device(device, threads=threads)
     config = checkpoint.read_config(folder, kind="token")
-    if config.get("trunk") != TRUNK:
-        raise refusal.usage(
-            f"checkpoint {folder.name} has the trunk {config.get('trunk')}",
-            expected=TRUNK,
-            remedy="choose the model that has this trunk",
-        )
+    build = checkpoint.choice(folder, config, "trunk", trunks)
     tables = checkpoint.read_json(folder, "norm_stats.json")
-    tokenizer, merges = (checkpoint.part(folder, f"{name}.json") for name in ("tokenizer", "fast"))
     with checkpoint.described(folder):
+        read_prompt = checkpoint.choice(folder, config["prompt"], "format", PROMPTS)
+        read_codec = checkpoint.choice(folder, config["codec"], "kind", CODECS)
         policy = assemble(
-            Gemma3ForCausalLM(trunk_config(config["trunk_config"])),
-            prompt=prompts.load(tokenizer, config["prompt"], normalise.from_json(tables["state"])),
-            codec=fast.load(merges, **config["codec"]),
+            build(config["trunk_config"]),
+            prompt=read_prompt(folder, config["prompt"], normalise.from_json(tables["state"])),
+            codec=read_codec(folder, config["codec"]),
             quantiles=normalise.from_json(tables["action"]),
             relative=bool(config["relative"]),
+            conditions=frozenset(config["conditions"]),
         )
-    checkpoint.load_weights(policy.trunk, folder, dtype=getattr(torch, dtype))
-    policy.trunk.to(device)
+    checkpoint.load_weights(policy.trunk.model, folder, dtype=getattr(torch, dtype))
+    policy.trunk.model.to(device)
     return policy
 
 
 def assemble(
-    trunk: Any,
+    trunk: Trunk,
     *,
-    prompt: prompts.Prompt,
-    codec: fast.FastCodec,
+    prompt: Prompt,
+    codec: Codec,
     quantiles: normalise.Quantiles,
     relative: bool,
+    conditions: frozenset[str] = frozenset(),
 ) -> ArPolicy:
-    """A policy of its parts; the grammar follows from the codec and the vocabulary's layout."""
-    grammar = SymbolBudget(
-        ids=prompt.actions_from + np.arange(codec.size),
-        lengths=codec.lengths(),
-        start=codec.budget,
-    )
+    """A policy of its parts; the grammar follows from the codec and the vocabulary's layout.
+
+    Raises ValueError where the trunk scores no such ids.
+    """
+    ids = prompt.actions_from + np.arange(codec.size)
+    scored = trunk.head.weight.shape[0]
+    if ids[-1] >= scored:
+        raise ValueError(f"action tokens up to id {ids[-1]}, and the trunk scores {scored} ids")
+    if isinstance(codec, fast.FastCodec):
+        grammar = grammars.symbol_budget(ids, codec.lengths(), budget=codec.budget)
+    else:
+        grammar = grammars.fixed_bins(prompt.actions_from, bins=codec.bins, values=codec.values)
     return ArPolicy(
         trunk=trunk,
         prompt=prompt,
         codec=codec,
         quantiles=quantiles,
-        suffix=prompt.suffix(),
         grammar=grammar,
         relative=relative,
+        conditions=conditions,
     )
-
-
-def trunk_config(settings: dict[str, Any]) -> Gemma3TextConfig:
-    """The trunk's configuration: every layer attends to the whole prompt."""
-    config = Gemma3TextConfig(
-        **settings,
-        layer_types=["full_attention"] * int(settings["num_hidden_layers"]),
-        tie_word_embeddings=True,
-    )
-    config._attn_implementation = "sdpa"  # noqa: SLF001 - the way transformers itself sets it
-    return config

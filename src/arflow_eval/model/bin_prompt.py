@@ -1,4 +1,4 @@
-"""The prompt of a token policy: instruction, a window of past states as bins, a request.
+"""The prompt format `bins`: instruction, a window of past states as bins, a request.
 
 Token ids are laid out as text | state bins | action tokens. The text vocabulary holds the
 special tokens named in `SPECIALS`.
@@ -6,6 +6,7 @@ special tokens named in `SPECIALS`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,13 +16,15 @@ from jaxtyping import Float32
 from arflow_eval.codec.bins import to_bins
 from arflow_eval.codec.merges import read_tokenizer
 from arflow_eval.codec.normalise import Quantiles
-from arflow_eval.contracts import Line, Suffix
+from arflow_eval.contracts import Line, Observation, Suffix
+from arflow_eval.model import checkpoint
+from arflow_eval.model.prompt import line, words
 
 SPECIALS: Final = ("<bos>", "<states>", "<none>", "<masked>", "<request>", "<open>", "<actions>")
 
 
 @dataclass(frozen=True)
-class Prompt:
+class BinPrompt:
     """How a checkpoint writes its prompt; `past` counts frames back, oldest first."""
 
     tokenizer: Any
@@ -29,6 +32,7 @@ class Prompt:
     past: tuple[int, ...]
     bins: int
     lines: tuple[Line, ...]
+    cameras: tuple[str, ...] = ()
 
     @property
     def text_size(self) -> int:
@@ -46,8 +50,9 @@ class Prompt:
 
     def words(self, text: str) -> list[int]:
         """Plain text as token ids."""
-        return list(self.tokenizer.encode(text).ids)
+        return words(self.tokenizer, text)
 
+    @cached_property
     def suffix(self) -> Suffix:
         """What follows the prompt: the opener, the lines, the begin-of-actions marker."""
         (newline,) = self.words("\n")
@@ -59,20 +64,27 @@ class Prompt:
         )
 
     def encode(
-        self, task: str, states: Float32[np.ndarray, "past state"], *, masked: bool = False
+        self,
+        observation: Observation,
+        images: Sequence[Sequence[int]] = (),
+        *,
+        masked: str | None = None,
     ) -> list[int]:
         """The prompt's ids. States from before the episode are `<none>`, never invented.
 
-        `masked` hides the states behind `<masked>`, as dropout did in training.
+        `masked="state"` hides the states behind `<masked>`, as dropout did in training; any
+        other name is that of a line, which is then not asked for.
         """
-        request = [token for line in self.lines for token in self.words(line.name)]
+        if images:
+            raise ValueError(f"{len(images)} images; a prompt of bins has none")
+        asked = [each.name for each in self.lines if each.name != masked]
         return [
             self.special("<bos>"),
-            *self.words(task),
+            *self.words(observation.task),
             self.special("<states>"),
-            *self.state_ids(states, masked=masked),
+            *self.state_ids(observation.states, masked=masked == "state"),
             self.special("<request>"),
-            *request,
+            *(token for name in asked for token in self.words(name)),
         ]
 
     def state_ids(
@@ -89,17 +101,13 @@ class Prompt:
         return [self.special("<none>")] * unknown + (self.text_size + binned.ravel()).tolist()
 
 
-def load(tokenizer: Path, config: dict[str, Any], quantiles: Quantiles) -> Prompt:
+def load(folder: Path, config: dict[str, Any], quantiles: Quantiles) -> BinPrompt:
     """The prompt of a checkpoint: its tokenizer.json, the `prompt` part of config.json, q01/q99."""
-    return Prompt(
-        tokenizer=read_tokenizer(tokenizer),
+    tokenizer = read_tokenizer(checkpoint.part(folder, "tokenizer.json"))
+    return BinPrompt(
+        tokenizer=tokenizer,
         quantiles=quantiles,
         past=tuple(config["past"]),
         bins=int(config["bins"]),
-        lines=tuple(Line(name=line["name"], budget=line["budget"]) for line in config["lines"]),
+        lines=tuple(line(each, tokenizer) for each in config["lines"]),
     )
-
-
-def text_of(tokenizer: Any, tokens: Sequence[int]) -> str:
-    """Token ids as text."""
-    return str(tokenizer.decode(list(tokens)))

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from arflow_eval import refusal
 
 FORMAT = 1
+Chosen = TypeVar("Chosen")
 
 
 def part(folder: Path, name: str) -> Path:
@@ -65,6 +66,21 @@ def read_config(folder: Path, *, kind: str) -> dict[str, Any]:
     return config
 
 
+def choice(
+    folder: Path, config: Mapping[str, Any], key: str, known: Mapping[str, Chosen]
+) -> Chosen:
+    """What a key of a checkpoint's config names, among what this model reads."""
+    name = config.get(key)
+    if not isinstance(name, str) or name not in known:
+        close = refusal.nearest(str(name), known)
+        raise refusal.usage(
+            f"checkpoint {folder.name} has the {key} {name}",
+            expected=" or ".join(known),
+            remedy=f"did you mean {close}?" if close else f"choose the model that has this {key}",
+        )
+    return known[name]
+
+
 @contextmanager
 def described(folder: Path) -> Iterator[None]:
     """While a checkpoint's description is read: what it lacks or garbles is damage, named."""
@@ -82,7 +98,7 @@ def described(folder: Path) -> Iterator[None]:
 def load_weights(module: torch.nn.Module, folder: Path, *, dtype: torch.dtype) -> None:
     """Load model.safetensors into a module, name by name, and hold the result against it."""
     stored = _stored(folder)
-    expected = _own_tensors(module)
+    expected = own_tensors(module)
     _check_names(set(stored), set(expected), folder=folder)
     for name, tensor in stored.items():
         if tensor.shape != expected[name].shape:
@@ -92,8 +108,16 @@ def load_weights(module: torch.nn.Module, folder: Path, *, dtype: torch.dtype) -
                 remedy=f"check config.json of {folder.name}",
             )
     module.load_state_dict(stored, strict=False)  # the names are checked; tied ones follow
-    module.to(dtype).eval().requires_grad_(requires_grad=False)
+    _cast(module, dtype)
+    module.eval().requires_grad_(requires_grad=False)
     _check_loaded(module.state_dict(), stored, dtype=dtype)
+
+
+def own_tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Parameters and persistent buffers, a tied parameter under its first name only."""
+    every = dict(module.named_parameters(remove_duplicate=False))
+    buffers = {name: t for name, t in module.state_dict().items() if name not in every}
+    return {**dict(module.named_parameters()), **buffers}
 
 
 def use_device(device: str, *, threads: int) -> None:
@@ -119,11 +143,17 @@ def _stored(folder: Path) -> dict[str, torch.Tensor]:
         ) from error
 
 
-def _own_tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters and persistent buffers, a tied parameter under its first name only."""
-    every = dict(module.named_parameters(remove_duplicate=False))
-    buffers = {name: t for name, t in module.state_dict().items() if name not in every}
-    return {**dict(module.named_parameters()), **buffers}
+def _cast(module: torch.nn.Module, dtype: torch.dtype) -> None:
+    """Parameters and persistent buffers in `dtype`; what the module computed itself stays.
+
+    Rotary frequencies in bfloat16 would turn late positions by whole radians.
+    """
+    stored = module.state_dict().keys()
+    computed = {name: each for name, each in module.named_buffers() if name not in stored}
+    module.to(dtype)
+    for name, buffer in computed.items():
+        owner, _, leaf = name.rpartition(".")
+        setattr(module.get_submodule(owner), leaf, buffer)
 
 
 def _check_names(stored: set[str], expected: set[str], *, folder: Path) -> None:

@@ -33,6 +33,13 @@ class Variable:
     long_name: str
     in_action_units: bool = False
     needs_state: bool = False
+    optional: bool = False
+
+
+def _measure(name: str, long_name: str, *, dtype: str = "float64", each: bool = False) -> Variable:
+    """What a decode may record of a draw, or of each position of its action block."""
+    axes = ("frame", "draw", "position") if each else ("frame", "draw")
+    return Variable(name, axes, dtype, long_name, optional=True)
 
 
 CHUNK: Final = ("frame", "step", "action")
@@ -69,6 +76,32 @@ VARIABLES: Final = (
         "float64",
         "log-probability of the action block at T = 1 after the mask; NaN where a policy has none",
     ),
+    _measure(
+        "logprob_sampling",
+        "log-probability of the action block at the temperatures it was sampled at, after the mask",
+    ),
+    _measure("entropy", "entropy at T = 1 after the mask, in nats, summed over the block"),
+    _measure(
+        "top1_gap",
+        "log-probability of the likeliest token less that of the next, mean over the block",
+    ),
+    _measure("block_length", "tokens of the action block", dtype="int32"),
+    _measure("grammar_mass", "probability of the legal tokens at T = 1, mean over the block"),
+    _measure(
+        "reference_kl",
+        "KL of the policy from itself with the reference condition masked, in nats",
+    ),
+    _measure(
+        "reference_log_ratio",
+        "log-probability of the block less that with the reference condition masked",
+    ),
+    _measure("tokens", "ids of the action block; -1 past its end", dtype="int32", each=True),
+    _measure(
+        "token_logprob",
+        "log-probability of each token at T = 1 after the mask; NaN past the block's end",
+        dtype="float32",
+        each=True,
+    ),
 )
 
 IDENTITIES: Final = {
@@ -95,6 +128,8 @@ class Schema:
         attributes: JSON values that describe the run: `digest` (hex, names the store), `arm`,
             `config`, `horizon` and whatever else belongs to it. No NaN.
         state_copy: whether the two state-copy columns exist. Where not, an attribute says why.
+        measures: optional variables that the decode records.
+        positions: most tokens of an action block; counts where a measure has that axis.
         shards: processes that will share the writing; they only bound the block.
     """
 
@@ -105,6 +140,8 @@ class Schema:
     block: int
     attributes: Mapping[str, Any]
     state_copy: bool
+    measures: frozenset[str] = frozenset()
+    positions: int = 1
     shards: int = 1
 
     def __post_init__(self) -> None:
@@ -112,6 +149,9 @@ class Schema:
         small = sorted(name for name, size in sizes.items() if size < 1)
         if small:
             raise ValueError(f"a store of no {small[0]}; every size is at least 1: {sizes}")
+        unknown = self.measures - {each.name for each in VARIABLES if each.optional}
+        if unknown:
+            raise ValueError(f"no measures {sorted(unknown)}")
         lacking = {"digest", "arm", "config", "horizon"} - self.attributes.keys()
         if lacking:
             raise ValueError(f"attributes lack {sorted(lacking)}")
@@ -128,12 +168,18 @@ class Schema:
             "draw": self.draws,
             "step": self.steps,
             "action": len(self.space.action_names),
+            "position": self.positions,
         }
 
     @property
     def variables(self) -> tuple[Variable, ...]:
         """The blockwise variables of this store, in digest order."""
-        return tuple(each for each in VARIABLES if self.state_copy or not each.needs_state)
+        return tuple(
+            each
+            for each in VARIABLES
+            if (self.state_copy or not each.needs_state)
+            and (each.name in self.measures or not each.optional)
+        )
 
     def root_attributes(self) -> dict[str, Any]:
         """Everything the store says of itself, before it is complete."""
