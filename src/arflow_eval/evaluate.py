@@ -83,7 +83,10 @@ def job(config: Mapping[str, Any]) -> int:
         return 0
     if outcome.computed == 0:
         console.print("complete already: nothing was computed")
-    console.print(table(summarise(outcome.store, window=config["window"]), outcome))
+    summary = summarise(outcome.store, window=config["window"])
+    console.print(table(summary, outcome))
+    if summary.failed:
+        console.print(f"{summary.failed:,} of {summary.draws:,} draws failed and are in no mean")
     console.print(f"store        {outcome.store}", soft_wrap=True)
     console.print(f"fingerprint  {outcome.fingerprint}", soft_wrap=True)
     return 0

@@ -11,13 +11,18 @@ from arflow_eval.store import open_run
 
 @dataclass(frozen=True)
 class Summary:
-    """Errors on core frames over the leading `window` steps, in the action's units."""
+    """Errors on core frames over the leading `window` steps, in the action's units.
+
+    `failed` draws, of `draws` on core frames, are in no mean.
+    """
 
     arm: str
     chunk_mae: float
     first_mae: float
     baselines: Mapping[str, float]
     frames: int
+    draws: int
+    failed: int
     window: int
     units: str
 
@@ -46,6 +51,8 @@ def summarise(path: Path, *, window: int | None) -> Summary:
         first_mae=arm.first_mae,
         baselines=baselines,
         frames=len(arm),
+        draws=int(arm.failed.size),
+        failed=int(arm.failed.sum()),
         window=steps,
         units=str(run.attrs["action_units"]),
     )

@@ -82,6 +82,8 @@ class ArPolicy:
             raise RuntimeError("a prompt is prefilled into a cache that holds something")
         with torch.inference_mode():
             self.trunk.fill(torch.tensor([ids], device=self.trunk.device), look, cache)
+        if self.trunk.device.type == "cuda":
+            torch.cuda.synchronize(self.trunk.device)  # so that its seconds are booked to it
         return prefix_of(cache)
 
     def rows(self, prefixes: Sequence[Prefix], *, each: int, total: int) -> Rows:
