@@ -14,6 +14,7 @@ from arflow_eval.contracts import Observation, Panel, Policy, Sampling, Scores, 
 from arflow_eval.decode.frames import decode
 from arflow_eval.decode.probe import probe
 from arflow_eval.evaluate import evaluate, load_panel, load_policy
+from arflow_eval.sampling import sampling
 from arflow_eval.settings import EvaluateSettings, evaluate_settings
 
 WORDS = ["panel=pusht_q4", "decode=draws", "decode.draws=3"]
@@ -55,7 +56,7 @@ def test_four_shards_in_other_batches_equal_one_process_bit_for_bit(tmp_path: Pa
 def test_draws_of_a_batch_a_subset_another_order_and_number_have_the_same_bits(
     ar_tiny: TokenPolicy, panel: Panel
 ) -> None:
-    how = evaluation.sampling(settings_for("decode.draws=10", "store.tokens=true"), ar_tiny)
+    how = sampling(settings_for("decode.draws=10", "store.tokens=true"), ar_tiny)
     seen = [panel.observe(row) for row in (3, 30, 12)]
     together = decode(ar_tiny, seen, how)
     for observations, fewer in (([seen[1]], how), (seen[::-1], how), ([seen[1]], _three(how))):
@@ -78,7 +79,7 @@ def test_every_level_draws_the_same_tokens_here(
 ) -> None:
     seen = [panel.observe(row) for row in (3, 30)]
     exact, other = (
-        decode(ar_tiny, seen, evaluation.sampling(settings_for(*words), ar_tiny))
+        decode(ar_tiny, seen, sampling(settings_for(*words), ar_tiny))
         for words in (["store.tokens=true"], ["store.tokens=true", f"decode.determinism={level}"])
     )
     for one, two in zip(exact, other, strict=True):
@@ -177,7 +178,7 @@ def test_exact_refuses_a_policy_whose_rows_do_not_keep_their_bits(
 def test_keyed_takes_such_a_policy_and_says_how_many_tokens_would_flip(
     ar_tiny: TokenPolicy, panel: Panel
 ) -> None:
-    how = evaluation.sampling(settings_for("decode.determinism=keyed"), ar_tiny)
+    how = sampling(settings_for("decode.determinism=keyed"), ar_tiny)
     found = probe(Crowded(ar_tiny), [panel.observe(0), panel.observe(1)], how)
     assert found is not None
     assert found.differing

@@ -28,6 +28,7 @@ from arflow_eval.contracts import (
 from arflow_eval.decode import tickets
 from arflow_eval.decode.probe import probe
 from arflow_eval.progress import Advance, frames_done
+from arflow_eval.sampling import measures, padded_frames, sampling
 from arflow_eval.settings import EvaluateSettings, arm_name, checkpoint_folder
 
 COLUMNS: Final = "arflow_eval.columns"  # makes what a store holds of what a decode returns
@@ -75,7 +76,7 @@ def identity(settings: EvaluateSettings, panel: Panel) -> dict[str, Any]:
             **{name: value for name, value in vars(decode).items() if name not in NO_PART},
             "tickets": decode.tickets and tickets.digest(Path(decode.tickets)),
             "tile": decode.tile,
-            "frames": _padded_frames(settings),
+            "frames": padded_frames(settings),
             "attention": ATTENTION if model.family == "token" else None,
             "tokens": settings.store.tokens,
         },
@@ -119,7 +120,7 @@ def run(settings: EvaluateSettings, panel: Panel, *, load: Load, decode: DecodeF
         policy = load()
         check_policy(policy, panel, settings)
         how = sampling(settings, policy)
-        found = probe(policy, [panel.observe(row) for row in range(len(panel.frames))[:2]], how)
+        found = probe(policy, _observed(panel, range(min(2, len(panel.frames)))), how)
         beside.check_probe(settings, found)
         attributes = _attributes(settings, panel, policy, made_of=made_of, digest=digest)
         store.open_or_create(path, _schema(settings, panel, policy, attributes))
@@ -129,8 +130,7 @@ def run(settings: EvaluateSettings, panel: Panel, *, load: Load, decode: DecodeF
         title = f"{arm_name(settings)} on {panel.name}"
         with frames_done(title, done=mine - left, total=mine) as advance:
             for rows in todo:
-                observations = [panel.observe(row) for row in rows]
-                _check_states(observations)
+                observations = _observed(panel, rows)
                 drawn = _draws(policy, observations, how, settings, decode=decode, advance=advance)
                 store.write_block(path, rows, block_columns(panel, rows, observations, drawn))
                 beside.record_seconds(folder, rows, drawn, shard=settings.shard.index)
@@ -141,47 +141,6 @@ def run(settings: EvaluateSettings, panel: Panel, *, load: Load, decode: DecodeF
         computed=computed,
         seconds=time.monotonic() - started,
     )
-
-
-def sampling(settings: EvaluateSettings, policy: Policy) -> Sampling:
-    """How draws are taken of a policy: the decode's settings, its tickets read."""
-    decode = settings.decode
-    shape = (policy.horizon, policy.action_dim)
-    return Sampling(
-        draws=decode.draws,
-        seed=settings.seed,
-        noise=decode.noise,
-        tile=decode.tile,
-        frames=_padded_frames(settings),
-        T=decode.T,
-        final=decode.T_final,
-        reference=decode.reference,
-        mass=decode.mass,
-        tokens=settings.store.tokens,
-        steps=decode.steps,
-        solver=decode.solver,
-        tickets=None
-        if decode.tickets is None
-        else tickets.load(Path(decode.tickets), draws=decode.draws, shape=shape),
-    )
-
-
-def _padded_frames(settings: EvaluateSettings) -> int | None:
-    """At `fixed_shape`, frames that every batch is padded to."""
-    return settings.batch if settings.decode.determinism == "fixed_shape" else None
-
-
-def measures(settings: EvaluateSettings) -> frozenset[str]:
-    """The optional variables that a token policy's store has."""
-    if settings.model.family != "token":
-        return frozenset()
-    chosen = {
-        ("logprob_sampling", "entropy", "top1_gap", "block_length"): True,
-        ("grammar_mass",): settings.decode.mass,
-        ("reference_kl", "reference_log_ratio"): settings.decode.reference is not None,
-        ("tokens", "token_logprob"): settings.store.tokens,
-    }
-    return frozenset(name for names, wanted in chosen.items() if wanted for name in names)
 
 
 def check_policy(policy: Policy, panel: Panel, settings: EvaluateSettings) -> None:
@@ -293,7 +252,9 @@ def _draws(
     return found
 
 
-def _check_states(observations: Sequence[Observation]) -> None:
+def _observed(panel: Panel, rows: range) -> list[Observation]:
+    """Some rows' observations. A guard refusal where a state is not finite."""
+    observations = [panel.observe(row) for row in rows]
     for seen in observations:
         if not np.isfinite(seen.states).all():
             raise refusal.guard(
@@ -302,3 +263,4 @@ def _check_states(observations: Sequence[Observation]) -> None:
                 expected="finite states",
                 remedy="leave the episode out of the panel, or mend the dataset",
             )
+    return observations
