@@ -102,7 +102,9 @@ def seen(images: Sequence[Any], config: Any) -> Look:
     squares = [resized(channels_first(i), height=side, width=side, mode="bilinear") for i in images]
     soft = (config.image_token_id,) * config.mm_tokens_per_image
     pixels: Mapping[str, torch.Tensor] = {"pixel_values": torch.stack(squares).float() / GREY - 1}
-    return Look(tokens=((config.boi_token_id, *soft, config.eoi_token_id),) * len(images), pixels=pixels)
+    return Look(
+        tokens=((config.boi_token_id, *soft, config.eoi_token_id),) * len(images), pixels=pixels
+    )
 
 
 def _check_pooling(config: Any) -> None:

@@ -65,7 +65,9 @@ def vision(settings: dict[str, Any]) -> Trunk:
     both directions in the sliding layers, as in training.
     """
     soft = int(settings.get("max_soft_tokens", SOFT_TOKENS))
-    config = Gemma4Config(**{name: settings[name] for name in settings if name != "max_soft_tokens"})
+    config: Any = Gemma4Config(
+        **{name: settings[name] for name in settings if name != "max_soft_tokens"}
+    )
     if config.vision_config is None or config.audio_config is not None:
         raise ValueError("a gemma4 trunk has a vision_config and no audio_config")
     shares_prefixes(config.text_config)
@@ -107,13 +109,17 @@ def seen(images: Sequence[Any], config: Any, *, most: int) -> Look:
     tokens, values, places = [], [], []
     for image in images:
         first = channels_first(image)
-        height, width = fitted(*first.shape[1:], patches=most * pooled**2, patch=patch, pooled=pooled)
+        height, width = fitted(
+            *first.shape[1:], patches=most * pooled**2, patch=patch, pooled=pooled
+        )
         patches = _patches(resized(first, height=height, width=width, mode="bicubic"), side=patch)
         soft = (config.image_token_id,) * (len(patches) // pooled**2)
         tokens.append((config.boi_token_id, *soft, config.eoi_token_id))
         idle = (0, 0, 0, most * pooled**2 - len(patches))  # towers take whole stacks
         values.append(torch.nn.functional.pad(patches, idle))
-        places.append(torch.nn.functional.pad(_places(height // patch, width // patch), idle, value=-1))
+        places.append(
+            torch.nn.functional.pad(_places(height // patch, width // patch), idle, value=-1)
+        )
     pixels = {"pixel_values": torch.stack(values), "image_position_ids": torch.stack(places)}
     return Look(tokens=tuple(tokens), pixels=pixels)
 

@@ -118,7 +118,8 @@ def channels_first(image: Any) -> UInt8[Tensor, "colour height width"]:
     Floats are refused because nothing says whether they were scaled to [0, 1] already.
     """
     found = f"{getattr(image, 'dtype', type(image).__name__)} {getattr(image, 'shape', '')}".strip()
-    if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.shape[2:] != (3,):
+    fits = isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.shape[2:] == (3,)
+    if not fits or not image.size:
         raise refusal.guard(
             f"an image is {found}",
             expected="uint8 [height width 3], red first",
@@ -132,8 +133,8 @@ def resized(
 ) -> Tensor:
     """An image [colour height width] at another size; `mode` is bilinear or bicubic.
 
-    Antialiased, on 8-bit pixels, as torchvision does on a CPU and Pillow nearly: a resize in floats differs
-    by up to 25 grey levels at sharp edges, since it does not clip between its two passes.
+    Antialiased, on 8-bit pixels, as torchvision does on a CPU, and Pillow nearly: in floats it
+    would differ by up to 25 grey levels at sharp edges, for want of a clip between two passes.
     """
     if image.shape[1:] == (height, width):
         return image
