@@ -59,7 +59,10 @@ class FixedPrompt:
     tokenizer: Any = None
     cameras: tuple[str, ...] = ()
 
-    def encode(self, observation: Observation, images: Any = (), *, masked: Any = None) -> list[int]:
+    def encode(
+        self, observation: Observation, images: Any = (), *, masked: Any = None
+    ) -> list[int]:
+        """Ids that depend on the frame's index alone."""
         del images, masked
         stream = np.random.default_rng(observation.frame.frame_index)
         return stream.integers(3, self.actions_from, PROMPT).tolist()
@@ -70,6 +73,7 @@ class Silent(ar.ArPolicy):
     """Leaves its lines untold, since random ids are no text."""
 
     def text(self, tokens: Sequence[int]) -> str:
+        """How many tokens there were."""
         return f"{len(tokens)} tokens"
 
 
@@ -136,7 +140,7 @@ def sequential(mine: ar.ArPolicy, seen: list[Observation], draws: int) -> None:
 
 
 def generate(mine: ar.ArPolicy, seen: list[Observation], draws: int) -> None:
-    """transformers' `generate(num_return_sequences=draws)`, all frames in one call."""
+    """The `generate(num_return_sequences=draws)` of transformers, all frames in one call."""
     prompts = [mine.prompt.encode(one) for one in seen]
     ids = torch.tensor(prompts, device=mine.trunk.device)
     count = AUXILIARY + ACTIONS

@@ -247,6 +247,18 @@ def test_a_broken_checkpoint_is_refused_by_name(
         load(name, panel, f"model.path={folder}")
 
 
+@pytest.mark.parametrize(
+    "file", ["tokenizer.json", "fast.json", "norm_stats.json", "config.json", "model.safetensors"]
+)
+def test_every_file_that_is_missing_is_named(tmp_path: Path, panel: Panel, file: str) -> None:
+    folder = tmp_path / "checkpoint"
+    shutil.copytree(BUNDLED / "ar_tiny", folder)
+    (folder / file).unlink()
+    with pytest.raises(refusal.Refusal, match=f"no {file}") as refused:
+        load("ar_tiny", panel, f"model.path={folder}")
+    assert refused.value.exit_code == refusal.USAGE
+
+
 @pytest.mark.parametrize("file", ["tokenizer.json", "fast.json"])
 def test_a_tokenizer_file_that_holds_none_is_refused(
     tmp_path: Path, panel: Panel, file: str

@@ -5,7 +5,7 @@ of a batch in step; action blocks as rows = frames x draws over the frames' pref
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np

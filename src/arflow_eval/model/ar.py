@@ -27,7 +27,10 @@ from arflow_eval.model.trunk import Trunk
 
 Codec = fast.FastCodec | bins.BinCodec
 Build = Callable[[dict[str, Any]], Trunk]
-PROMPTS: Final[Mapping[str, Callable[..., Prompt]]] = {"bins": bin_prompt.load, "text": text_prompt.load}
+PROMPTS: Final[Mapping[str, Callable[..., Prompt]]] = {
+    "bins": bin_prompt.load,
+    "text": text_prompt.load,
+}
 CODECS: Final[Mapping[str, Callable[..., Codec]]] = {"fast": fast.load, "bins": bins.load}
 
 
@@ -153,6 +156,8 @@ def load(
     build = checkpoint.choice(folder, config, "trunk", trunks)
     tables = checkpoint.read_json(folder, "norm_stats.json")
     with checkpoint.described(folder):
+        if config["codec"].get("kind") == "fast":
+            checkpoint.part(folder, "fast.json")
         read_prompt = checkpoint.choice(folder, config["prompt"], "format", PROMPTS)
         read_codec = checkpoint.choice(folder, config["codec"], "kind", CODECS)
         policy = assemble(

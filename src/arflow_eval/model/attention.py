@@ -88,7 +88,7 @@ def _with_room(buffer: Tensor | None, states: Tensor, start: int) -> Tensor:
     return buffer
 
 
-def forward(
+def forward(  # noqa: PLR0917 - the signature of the registry
     module: torch.nn.Module,
     query: Float[Tensor, "row query_head position width"],
     key: Tensor,
