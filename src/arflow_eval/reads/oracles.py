@@ -1,0 +1,129 @@
+"""A read's oracles: effects planted on a made arm, and the branch that each must fire.
+
+A definition's `oracles` have the `chunk_mae` that the made arm is scaled to and, by name, its
+`branches`: the `factor` on the errors, and which comparisons it `holds`. On a given arm the
+factors follow from its own errors: the stated one where it fires the branch, else the nearest
+of a grid, else the branch is out of reach for that arm.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import xarray
+
+from arflow_eval import refusal
+from arflow_eval.reads.expectations import at
+from arflow_eval.reads.made import made_arm, planted
+from arflow_eval.stats.scoring import arm_errors
+
+Carry = Callable[[Mapping[str, xarray.Dataset]], Mapping[str, Any]]
+GRID: Final = np.round(np.arange(0.5, 1.3001, 0.01), 2)
+EXACT: Final = 1e-5  # of planted deltas, published to 5 places
+
+
+@dataclass(frozen=True)
+class Fired:
+    """One branch: its factor (None: out of reach), and whether all came out as planted."""
+
+    branch: str
+    factor: float | None
+    passed: bool
+    delta: float | None
+    said: tuple[str, ...]
+
+
+def fire(
+    definition: Mapping[str, Any], carry: Carry, *, given: xarray.Dataset | None = None
+) -> list[Fired]:
+    """Every branch of a read's oracles, on a made greedy arm or on a given one.
+
+    `carry` carries out the read on arms by role and returns its report.
+    """
+    oracles = definition["oracles"]
+    if not oracles:
+        return []
+    base = made_arm(chunk_mae=float(oracles["chunk_mae"])) if given is None else given
+    error = _mean_error(base)
+    fired = []
+    for name, branch in oracles["branches"].items():
+        factors = _candidates(float(branch["factor"]), fixed=given is None)
+        fired.append(_first(definition, carry, base, name, factors=factors, error=error))
+    return fired
+
+
+def demand(definition: Mapping[str, Any], carry: Carry) -> None:
+    """Refuse to read real arms where a synthetic oracle of the read fails."""
+    failed = [each.branch for each in fire(definition, carry) if not each.passed]
+    if failed:
+        raise refusal.guard(
+            f"the oracle {failed[0]} of {definition['name']} does not fire as planted",
+            expected="every synthetic oracle to pass before real data is read",
+            remedy=f"run read={definition['name']} oracle=true, and mend the read or its oracle",
+        )
+
+
+def _arms(
+    definition: Mapping[str, Any], base: xarray.Dataset, *, factor: float
+) -> dict[str, xarray.Dataset]:
+    """The arms of a study of draws: the base as greedy, and its errors times a factor as draws."""
+    guards = definition["guards"]
+    extended = base.attrs["arm"] + guards["name_extends"]["by"]
+    draws = planted(
+        base,
+        factor=factor,
+        draws=guards["draws"]["of"]["draws"],
+        name=extended,
+        temperature=guards["temperatures"]["of"]["draws"],
+    )
+    return {"greedy": base, "draws": draws}
+
+
+def _holds(branch: Mapping[str, Any], report: Mapping[str, Any]) -> bool:
+    return all(at(report, path) is wanted for path, wanted in branch["holds"].items())
+
+
+def _judged(
+    name: str, branch: Mapping[str, Any], report: Mapping[str, Any], *, factor: float, error: float
+) -> Fired:
+    """Whether a branch fired, and whether the delta is exactly what was planted."""
+    found = report["read1_delta_ar"]
+    exact = abs(found["mean"] - (factor - 1) * error) <= EXACT
+    if factor == 1:
+        exact = found["mean"] == 0 and found["ci95"] == [0, 0]
+    said = tuple(report["decision"]["assembly"])
+    return Fired(name, factor, exact and _holds(branch, report), found["mean"], said)
+
+
+def _first(
+    definition: Mapping[str, Any],
+    carry: Carry,
+    base: xarray.Dataset,
+    name: str,
+    *,
+    factors: list[float],
+    error: float,
+) -> Fired:
+    """The branch at the first of some factors that fires it; the stated one where none may move."""
+    branch = definition["oracles"]["branches"][name]
+    for factor in factors:
+        report = carry(_arms(definition, base, factor=factor))
+        if len(factors) == 1 or _holds(branch, report):
+            return _judged(name, branch, report, factor=factor, error=error)
+    return Fired(name, None, passed=True, delta=None, said=())
+
+
+def _candidates(stated: float, *, fixed: bool) -> list[float]:
+    """The stated factor alone, or it and then a grid, nearest first. 1 is never moved from."""
+    if fixed or stated == 1:
+        return [stated]
+    side = [each for each in GRID.tolist() if (each < 1) == (stated < 1) and each != 1]
+    return [stated, *sorted(side, key=lambda each: abs(each - stated))]
+
+
+def _mean_error(arm: xarray.Dataset) -> float:
+    """The mean frame MAE of an arm's scored core frames."""
+    core = arm["core"].to_numpy()
+    errors = arm_errors(arm, core, window=int(arm.attrs["horizon"]))
+    return float(errors.frame_mae[errors.scored].mean())
