@@ -20,7 +20,8 @@ from typing import Any, Final
 import xarray
 
 from arflow_eval import refusal
-from arflow_eval.reads import expectations, guards, oracles, registered
+from arflow_eval.reads import expectations, guards, registered
+from arflow_eval.reads.oracles import Fired
 from arflow_eval.reads.pairing import Arms, cut_to_subset, in_panel_order, longest_window
 from arflow_eval.reads.settings import checked
 from arflow_eval.values import text
@@ -49,13 +50,20 @@ def run_oracles(
     *,
     measure: Measure,
     given: Path | str | xarray.Dataset | None = None,
-) -> list[oracles.Fired]:
+) -> list[Fired]:
     """Plant the effects that a read's oracles state, and see which branch each fires.
 
     On a made arm, or on a given greedy one: then factors follow from its own errors.
     """
+    module = inspect.getmodule(measure)
+    planted = getattr(module, "oracles", None)
+    if planted is None:
+        return []
     base = None if given is None else _opened("greedy", given).load()
-    return oracles.fire(definition, partial(_carry, definition, measure=measure), given=base)
+    found: list[Fired] = planted(
+        definition, partial(_carry, definition, measure=measure), given=base
+    )
+    return found
 
 
 def run_read(
@@ -89,10 +97,15 @@ def run_read(
 
 @functools.cache
 def _demand_oracles(definition: str, measure: Measure) -> None:
-    """The oracles of a definition, once a process: the code does not change under it."""
+    """Refuse to read real arms where an oracle fails. Once a process: code does not change."""
     read: Mapping[str, Any] = json.loads(definition)
-    if read.get("oracles"):
-        oracles.demand(read, partial(_carry, read, measure=measure))
+    failed = [each.name for each in run_oracles(read, measure=measure) if not each.passed]
+    if failed:
+        raise refusal.guard(
+            f"the oracle {failed[0]} of {read['name']} does not come out as planted",
+            expected="every oracle on made arms to pass before real arms are read",
+            remedy=f"run read={read['name']} oracle=true, and mend the read or its oracle",
+        )
 
 
 def _carry(

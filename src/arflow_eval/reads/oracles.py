@@ -1,6 +1,8 @@
-"""A read's oracles: effects planted on a made arm, and the branch that each must fire.
+"""Oracles of reads: effects planted on made arms, and whether each comes out as planted.
 
-A definition's `oracles` have the `chunk_mae` that the made arm is scaled to and, by name, its
+A read's module has its oracles as `oracles(definition, carry, *, given) -> list[Fired]`, where
+`carry` carries out the read on arms by role. `branches` is that of studies with a decision: its
+definition's `oracles` have the `chunk_mae` that the made arm is scaled to and, by name, its
 `branches`: the `factor` on the errors, and which comparisons it `holds`. On a given arm the
 factors follow from its own errors: the stated one where it fires the branch, else the nearest
 of a grid, else the branch is out of reach for that arm.
@@ -13,7 +15,6 @@ from typing import Any, Final
 import numpy as np
 import xarray
 
-from arflow_eval import refusal
 from arflow_eval.reads.expectations import at
 from arflow_eval.reads.made import made_arm, planted
 from arflow_eval.stats.scoring import arm_errors
@@ -25,25 +26,22 @@ EXACT: Final = 1e-5  # of planted deltas, published to 5 places
 
 @dataclass(frozen=True)
 class Fired:
-    """One branch: its factor (None: out of reach), and whether all came out as planted."""
+    """One oracle and whether it came out as planted.
 
-    branch: str
-    factor: float | None
+    `planted` is None where the effect is out of reach on a given arm; `found` is what came out.
+    """
+
+    name: str
     passed: bool
-    delta: float | None
-    said: tuple[str, ...]
+    planted: str | None
+    found: str
 
 
-def fire(
+def branches(
     definition: Mapping[str, Any], carry: Carry, *, given: xarray.Dataset | None = None
 ) -> list[Fired]:
-    """Every branch of a read's oracles, on a made greedy arm or on a given one.
-
-    `carry` carries out the read on arms by role and returns its report.
-    """
+    """Every branch of a study's decision, on a made greedy arm or on a given one."""
     oracles = definition["oracles"]
-    if not oracles:
-        return []
     base = made_arm(chunk_mae=float(oracles["chunk_mae"])) if given is None else given
     error = _mean_error(base)
     fired = []
@@ -51,17 +49,6 @@ def fire(
         factors = _candidates(float(branch["factor"]), fixed=given is None)
         fired.append(_first(definition, carry, base, name, factors=factors, error=error))
     return fired
-
-
-def demand(definition: Mapping[str, Any], carry: Carry) -> None:
-    """Refuse to read real arms where a synthetic oracle of the read fails."""
-    failed = [each.branch for each in fire(definition, carry) if not each.passed]
-    if failed:
-        raise refusal.guard(
-            f"the oracle {failed[0]} of {definition['name']} does not fire as planted",
-            expected="every synthetic oracle to pass before real data is read",
-            remedy=f"run read={definition['name']} oracle=true, and mend the read or its oracle",
-        )
 
 
 def _arms(
@@ -92,8 +79,13 @@ def _judged(
     exact = abs(found["mean"] - (factor - 1) * error) <= EXACT
     if factor == 1:
         exact = found["mean"] == 0 and found["ci95"] == [0, 0]
-    said = tuple(report["decision"]["assembly"])
-    return Fired(name, factor, exact and _holds(branch, report), found["mean"], said)
+    said = "; ".join(line.partition(":")[0] for line in report["decision"]["assembly"])
+    return Fired(
+        name=name,
+        passed=exact and _holds(branch, report),
+        planted=f"errors x {factor:g}",
+        found=f"{found['mean']:+.5f}: {said}",
+    )
 
 
 def _first(
@@ -111,7 +103,7 @@ def _first(
         report = carry(_arms(definition, base, factor=factor))
         if len(factors) == 1 or _holds(branch, report):
             return _judged(name, branch, report, factor=factor, error=error)
-    return Fired(name, None, passed=True, delta=None, said=())
+    return Fired(name, passed=True, planted=None, found="out of reach on this arm")
 
 
 def _candidates(stated: float, *, fixed: bool) -> list[float]:

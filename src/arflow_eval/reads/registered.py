@@ -44,7 +44,7 @@ def draws(arms: Arms, *, of: Mapping[str, int]) -> None:
 def panel(arms: Arms, *, rows: int | None, core: int | None, digest: str | None) -> None:
     """The frames are the registered panel's: its rows, its core rows, its digest."""
     for role, arm in arms.items():
-        found = {"rows": arm.sizes["frame"], "core": int(arm["core"].sum())}
+        found: dict[str, int | str] = {"rows": arm.sizes["frame"], "core": int(arm["core"].sum())}
         found["digest"] = str(arm.attrs.get("panel_digest"))
         for name, wanted in (("rows", rows), ("core", core), ("digest", digest)):
             if wanted is not None and found[name] != wanted:

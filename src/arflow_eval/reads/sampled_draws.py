@@ -8,11 +8,13 @@ import xarray
 from rich.console import Group
 
 from arflow_eval.reads.comparison import chunk_delta, first_delta, pooled_errors
+from arflow_eval.reads.oracles import branches
 from arflow_eval.reads.screen import concluded, registered_table
 from arflow_eval.reads.settings import Grouping
 from arflow_eval.stats.errors import Errors
 from arflow_eval.stats.scoring import arm_errors
 
+oracles = branches
 SIGN: Final = "core frames (negative = ensembling helps)"
 
 

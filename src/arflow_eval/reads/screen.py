@@ -73,19 +73,14 @@ def concluded(report: Mapping[str, Any]) -> list[Text]:
 
 
 def oracle_table(definition: Mapping[str, Any], fired: Sequence[Fired]) -> Group:
-    """Which branch each planted effect fired, on the screen."""
+    """What came of each planted effect, on the screen."""
     heading = Text(f"{definition['name']}: oracles", style="bold")
     if not fired:
         return Group(heading, Text("this read states none"))
-    shown = columns(["branch", "passed", "factor", "delta", "decision"], words=2)
+    shown = columns(["oracle", "passed", "planted", "found"], words=4)
     for each in fired:
-        shown.add_row(
-            each.branch,
-            ("yes" if each.passed else "NO") if each.factor is not None else "out of reach",
-            "-" if each.factor is None else f"{each.factor:g}",
-            "-" if each.delta is None else f"{each.delta:+.5f}",
-            Text("\n".join(sentence.partition(":")[0] for sentence in each.said)),
-        )
+        answer = ("yes" if each.passed else "NO") if each.planted is not None else "-"
+        shown.add_row(each.name, answer, each.planted or "-", each.found)
     return Group(heading, shown)
 
 
