@@ -194,7 +194,9 @@ def test_the_package_imports_no_heavy_library_and_no_entry_point() -> None:
     assert not {room(name) for name in names} & ENTRY_POINTS
 
 
-@pytest.mark.parametrize("room_name", ["read", "reading", "reads", "stats", "store", "status", "costs"])
+@pytest.mark.parametrize(
+    "room_name", ["read", "reading", "reads", "stats", "store", "status", "costs"]
+)
 def test_a_process_that_reads_holds_no_model_stack(room_name: str, tmp_path: Path) -> None:
     if f"arflow_eval.{room_name}" not in MODULES:
         pytest.skip(f"arflow_eval.{room_name} does not exist")

@@ -50,6 +50,7 @@ def paired_delta(
     core = control["core"].to_numpy()
     arms = {"treatment": treatment, "control": control}
     errors = {role: arm_errors(arm, core, window=window) for role, arm in arms.items()}
+    pooled = {role: pooled_errors(arms[role], errors[role]) for role in arms}
     units = str(control.attrs["action_units"])
     frames = control.isel(frame=core)
     sampling = {"resamples": resamples, "seed": seed, "confidence": confidence}
@@ -71,7 +72,6 @@ def paired_delta(
         cluster=cluster,
         **sampling,
     )
-    pooled = {role: pooled_errors(arms[role], errors[role]) for role in arms}
     return {
         "units": units,
         "window": window,

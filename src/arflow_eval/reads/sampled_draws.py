@@ -54,6 +54,7 @@ def ar_sampled_draws(
         for name, arm in (("greedy", greedy), (label, draws))
     }
     arms = {"greedy": greedy, label: draws}
+    pooled = {name: pooled_errors(arms[name], errors[name]) for name in arms}
     settings = {
         "cluster": cluster,
         "resamples": resamples,
@@ -75,7 +76,6 @@ def ar_sampled_draws(
         definition="first_mae mirror of read 1 (record-only)",
         **settings,
     )
-    pooled = {name: pooled_errors(arms[name], errors[name]) for name in arms}
     shown = {name: each for name, (each, _) in pooled.items()}
     return {
         "arms_pooled": shown,
