@@ -62,7 +62,7 @@ def _arms(
         factor=factor,
         draws=guards["draws"]["of"]["draws"],
         name=extended,
-        temperature=guards["temperatures"]["of"]["draws"],
+        temperature=float(guards["temperatures"]["of"]["draws"]),
     )
     return {"greedy": base, "draws": draws}
 

@@ -17,7 +17,7 @@ Registered = Callable[[Arms], None]
 AS_REGISTERED: Final = "evaluate the arm as it was registered"
 
 
-def temperatures(arms: Arms, *, of: Mapping[str, float]) -> None:
+def temperatures(arms: Arms, *, of: Mapping[str, float | int]) -> None:
     """Each role's arm was decoded at its registered temperature."""
     for role, wanted in of.items():
         found = arms[role].attrs.get("temperature")
