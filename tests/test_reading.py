@@ -71,7 +71,8 @@ def carry_out(arms: Mapping[str, Any] | None = None, **changed: Any) -> dict[str
 
 
 def test_a_report_says_what_was_read_and_how() -> None:
-    report = carry_out()
+    found = carry_out()
+    report = found["extended"]
     assert report["read"] == "paired_delta"
     assert report["status"] == "exploratory"
     assert "registration" in report["status_reason"]
@@ -79,11 +80,11 @@ def test_a_report_says_what_was_read_and_how() -> None:
     assert report["definition"]["measure"] == DEFINITION["_target_"]
     assert report["arms"]["control"]["arm"] == "ar_tiny_draws10_t1"
     assert "success rates" in report["claim_boundary"]
-    assert report["findings"]["delta_chunk"]["mean"] < 0
+    assert found["delta_chunk"]["mean"] < 0
 
 
 def test_the_guards_that_passed_are_listed_in_order() -> None:
-    assert carry_out()["guards_passed"] == [
+    assert carry_out()["extended"]["guards_passed"] == [
         "complete",
         "same_space",
         "no_duplicates",
@@ -130,14 +131,14 @@ def test_a_report_is_json_without_nan(tmp_path: Path) -> None:
         raise AssertionError(f"{constant} in a report")
 
     report = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
-    by_cluster = report["findings"]["delta_chunk"]["interval_by_cluster"]
+    by_cluster = report["extended"]["delta_chunk"]["interval_by_cluster"]
     assert by_cluster["ci95"] == [None, None]
     assert by_cluster["degenerate"]
 
 
 def test_a_self_pair_is_a_read_like_any_other() -> None:
     arm = make_arm()
-    delta = carry_out({"treatment": arm, "control": arm})["findings"]["delta_chunk"]
+    delta = carry_out({"treatment": arm, "control": arm})["delta_chunk"]
     assert (delta["mean"], delta["ci95"]) == (0.0, [0.0, 0.0])
 
 
@@ -146,7 +147,7 @@ def test_a_matched_window_reads_arms_of_different_horizons() -> None:
     with pytest.raises(refusal.Refusal, match="horizons differ") as refused:
         carry_out(arms)
     assert refused.value.exit_code == refusal.GUARD
-    assert carry_out(arms, window=5)["findings"]["window"] == 5
+    assert carry_out(arms, window=5)["window"] == 5
 
 
 def test_a_failing_guard_leaves_no_report() -> None:
@@ -210,8 +211,8 @@ def test_stores_are_opened_by_path_and_reported_without_absolute_paths(
     monkeypatch.setattr(store, "open_run", lambda path: opened[Path(path).name])
     monkeypatch.chdir(tmp_path)
     report = carry_out({"treatment": "outputs/near", "control": Path("/elsewhere/far")})
-    assert report["arms"]["treatment"]["path"] == "outputs/near"
-    assert report["arms"]["control"]["path"] == "far"
+    assert report["extended"]["arms"]["treatment"]["path"] == "outputs/near"
+    assert report["extended"]["arms"]["control"]["path"] == "far"
     assert str(tmp_path) not in json.dumps(report)
 
 
@@ -230,7 +231,7 @@ def test_the_table_has_every_headline_within_100_columns() -> None:
         console.print(table(carry_out()))
     shown = captured.get()
     assert max(map(len, shown.splitlines())) <= 100
-    delta = carry_out()["findings"]["delta_chunk"]
+    delta = carry_out()["delta_chunk"]
     for words in (
         "treatment",
         "ar_tiny_draws10_t0.9",

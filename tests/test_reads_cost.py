@@ -82,7 +82,7 @@ def test_the_command_reports_seconds_by_part_and_a_draw_at_the_margin(
     assert read.main(argv) == 0
     (path,) = tmp_path.glob("reads/cost-*/report.json")
     report = json.loads(path.read_text())
-    found = report["findings"]["arms_cost"]["run"]
+    found = report["arms_cost"]["run"]
     assert (found["arm"], found["draws"], found["frames"]) == ("ar_draws5_t1", 5, FRAMES)
     assert found["parts"]["draws"] == {"total": 24.0, "mean": 3.0, "median": 3.0, "share": 0.75}
     assert found["seconds_per_frame"] == 4.0
@@ -97,14 +97,14 @@ def test_the_command_reports_seconds_by_part_and_a_draw_at_the_margin(
 
 def test_a_read_of_one_arm_runs_no_guard_of_pairs_or_of_scores(run: Path) -> None:
     report = carry_out(run)
-    assert report["guards_passed"] == ["complete", "no_duplicates"]
-    assert report["definition"] == {"measure": "arflow_eval.reads.cost.cost"}
+    assert report["extended"]["guards_passed"] == ["complete", "no_duplicates"]
+    assert report["extended"]["definition"] == {"measure": "arflow_eval.reads.cost.cost"}
 
 
 def test_the_report_claims_seconds_on_this_machine_and_no_fingerprint(run: Path) -> None:
     report = carry_out(run)
     claim = "seconds on this machine; not part of the store's fingerprint"
-    assert report["claim_boundary"] == claim
+    assert report["extended"]["claim_boundary"] == claim
     assert claim in shown(report)
     assert "success rates" not in json.dumps(report)
 
@@ -123,7 +123,7 @@ def test_other_seconds_of_one_store_go_to_another_report(run: Path) -> None:
 def test_without_a_measured_step_the_margin_is_null_and_said_as_such(run: Path) -> None:
     (run / "timings" / "step-0.json").unlink()
     report = carry_out(run)
-    found = report["findings"]["arms_cost"]["run"]
+    found = report["arms_cost"]["run"]
     assert found["first_draw_seconds"] is None
     assert found["further_to_first"] is None
     assert "a draw at the margin: n/a, no step was measured" in shown(report)

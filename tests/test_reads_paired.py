@@ -89,7 +89,7 @@ def test_pooled_errors_and_deltas_match_a_direct_calculation() -> None:
     for role, arm in (("treatment", treatment), ("control", control)):
         chunk = arm["prediction"].to_numpy().astype(float).mean(axis=1)[core]
         errors[role] = np.abs(chunk - arm["truth"].to_numpy()[core])
-        assert found["arms_pooled"][role]["extended"]["chunk_mae"] == pytest.approx(
+        assert found["extended"]["arms_pooled"][role]["chunk_mae"] == pytest.approx(
             errors[role][scored].mean(), rel=1e-5
         )
     kept = scored.any(axis=1)
@@ -98,7 +98,7 @@ def test_pooled_errors_and_deltas_match_a_direct_calculation() -> None:
         for role, error in errors.items()
     }
     delta = frame_mae["treatment"] - frame_mae["control"]
-    assert found["delta_chunk"]["extended"]["mean"] == pytest.approx(delta.mean(), rel=1e-4)
+    assert found["extended"]["delta_chunk"]["mean"] == pytest.approx(delta.mean(), rel=1e-4)
     assert found["delta_chunk"]["arm_win_rate"] == round(float((delta < 0).mean()), 4)
     assert found["delta_chunk"]["n_frames"] == kept.sum() == 41
     assert found["n_core_without_scored_step"] == 1
@@ -108,20 +108,20 @@ def test_a_self_pair_is_exactly_zero_everywhere() -> None:
     arm = make_arm(draws=3)
     found = read(arm, arm)
     for name in ("delta_chunk", "delta_first"):
-        delta = found[name]
+        delta, more = found[name], found["extended"][name]
         assert (delta["mean"], delta["median"], delta["arm_win_rate"]) == (0.0, 0.0, 0.0)
         assert delta["ci95"] == [0.0, 0.0]
-        assert delta["interval_by_cluster"]["ci95"] == [0.0, 0.0]
-        assert "exactly 0" in delta["interval_by_frame"]["degenerate"]
-        assert "exactly 0" in delta["interval_by_cluster"]["degenerate"]
-        assert delta["extended"]["n_ties"] == delta["n_frames"]
+        assert more["interval_by_cluster"]["ci95"] == [0.0, 0.0]
+        assert "exactly 0" in more["interval_by_frame"]["degenerate"]
+        assert "exactly 0" in more["interval_by_cluster"]["degenerate"]
+        assert more["n_ties"] == delta["n_frames"]
 
 
 @pytest.mark.parametrize("factor", [0.75, 0.95, 1.005, 1.05])
 def test_scaled_errors_land_at_exactly_their_factor(factor: float) -> None:
     control = make_arm()
     found = read(make_arm(factor=factor), control)
-    pooled = {role: arm["extended"] for role, arm in found["arms_pooled"].items()}
+    pooled = found["extended"]["arms_pooled"]
     ratio = pooled["treatment"]["chunk_mae"] / pooled["control"]["chunk_mae"]
     assert ratio == pytest.approx(factor, rel=1e-6)
     errors = frame_errors(
@@ -129,7 +129,7 @@ def test_scaled_errors_land_at_exactly_their_factor(factor: float) -> None:
         window=STEPS,
     )
     frame_mae = errors.frame_mae[errors.scored]
-    assert found["delta_chunk"]["extended"]["mean"] == pytest.approx(
+    assert found["extended"]["delta_chunk"]["mean"] == pytest.approx(
         (factor - 1) * frame_mae.mean(), rel=1e-4
     )
     assert found["delta_chunk"]["arm_win_rate"] == (1.0 if factor < 1 else 0.0)
@@ -173,7 +173,8 @@ def test_influence_is_by_repo_and_by_episode_where_there_is_one_repo() -> None:
         "owner/repo0",
         "owner/repo1",
     }
-    one = read(make_arm(factor=0.9, repos=1), make_arm(repos=1))["delta_chunk"]
+    found = read(make_arm(factor=0.9, repos=1), make_arm(repos=1))
+    one = found["delta_chunk"]
     assert "most_influential_repos" not in one
     assert len(one["most_influential_episodes"]) == 5
     assert one["most_influential_episodes"][0].keys() == {
@@ -182,13 +183,13 @@ def test_influence_is_by_repo_and_by_episode_where_there_is_one_repo() -> None:
         "n_excl",
         "mean_without",
     }
-    assert one["n_clusters"] == 12
+    assert found["extended"]["delta_chunk"]["n_clusters"] == 12
 
 
 def test_an_episode_number_in_two_repos_is_two_clusters() -> None:
-    found = read(make_arm(factor=0.9), make_arm())["delta_chunk"]
+    found = read(make_arm(factor=0.9), make_arm())["extended"]["delta_chunk"]
     assert found["n_clusters"] == 24
-    by_repo = read(make_arm(factor=0.9), make_arm(), cluster="repo")["delta_chunk"]
+    by_repo = read(make_arm(factor=0.9), make_arm(), cluster="repo")["extended"]["delta_chunk"]
     assert by_repo["n_clusters"] == 2
     assert by_repo["interval_by_cluster"]["ci95"] == [None, None]
     assert by_repo["interval_by_cluster"]["degenerate"].startswith("2 clusters")
@@ -196,17 +197,19 @@ def test_an_episode_number_in_two_repos_is_two_clusters() -> None:
 
 def test_published_fields_are_rounded_and_extended_ones_are_not() -> None:
     found = read(make_arm(factor=0.93), make_arm())
-    delta, arm = found["delta_chunk"], found["arms_pooled"]["control"]
-    assert delta["mean"] == round(delta["extended"]["mean"], 5) != delta["extended"]["mean"]
-    assert arm["chunk_mae"] == round(arm["extended"]["chunk_mae"], 4)
-    assert delta["ci95"] == [round(end, 5) for end in delta["extended"]["ci95"]]
+    delta, more = found["delta_chunk"], found["extended"]["delta_chunk"]
+    arm, exact = (each["arms_pooled"]["control"] for each in (found, found["extended"]))
+    assert delta["mean"] == round(more["mean"], 5) != more["mean"]
+    assert arm["chunk_mae"] == round(exact["chunk_mae"], 4)
+    assert delta["ci95"] == [round(end, 5) for end in more["interval_by_frame"]["ci95"]]
 
 
 def test_a_definition_says_what_is_compared_in_which_unit_and_weight() -> None:
-    delta = read(make_arm(factor=0.9), make_arm(), window=4)["delta_chunk"]
+    found = read(make_arm(factor=0.9), make_arm(), window=4)
+    delta = found["delta_chunk"]
     for words in ("leading 4 steps", "treatment - control", "equal weight", "pixel", "negative"):
         assert words in delta["definition"]
-    assert "independent" in delta["interval_by_frame"]["note"]
+    assert "independent" in found["extended"]["delta_chunk"]["interval_by_frame"]["note"]
 
 
 def test_another_confidence_is_never_called_ci95() -> None:
@@ -220,8 +223,8 @@ def test_failed_draws_are_counted_by_arm() -> None:
         values[1:3, 0] = np.nan
 
     found = read(edited(make_arm(draws=3), "prediction", fail), make_arm())
-    assert found["arms_pooled"]["treatment"]["failed_draws"] == 2
-    assert found["arms_pooled"]["control"]["failed_draws"] == 0
+    assert found["extended"]["arms_pooled"]["treatment"]["failed_draws"] == 2
+    assert found["extended"]["arms_pooled"]["control"]["failed_draws"] == 0
 
 
 def test_nan_in_a_scored_prediction_stops_the_read() -> None:

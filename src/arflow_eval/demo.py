@@ -96,8 +96,8 @@ def _arms(family: str, found: Mapping[str, Summary], single: str, drawn: str) ->
 
 
 def _delta(name: str, report: Mapping[str, Any]) -> str:
-    delta = report["findings"]["delta_chunk"]
-    low, high = delta["extended"]["interval_by_cluster"]
+    delta = report["delta_chunk"]
+    low, high = report["extended"]["delta_chunk"]["interval_by_cluster"]["ci95"]
     interval = "no interval" if low is None else f"95 % interval {low:+.2f} to {high:+.2f}"
     return (
         f"  {name}: {delta['mean']:+.2f}, {interval},"

@@ -6,30 +6,64 @@ A measure with a `window` scores predictions; the module of one without states i
 `CLAIM_BOUNDARY`. The module's `table` lays a report out for the screen.
 """
 
+import functools
 import hashlib
 import inspect
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import xarray
 
 from arflow_eval import refusal
-from arflow_eval.reads import guards
-from arflow_eval.reads.pairing import Arms, in_panel_order, longest_window
+from arflow_eval.reads import expectations, guards, registered
+from arflow_eval.reads.oracles import Fired
+from arflow_eval.reads.pairing import Arms, cut_to_subset, in_panel_order, longest_window
 from arflow_eval.reads.settings import checked
 from arflow_eval.values import text
 
 Measure = Callable[..., dict[str, Any]]
-DESCRIPTION: Final = ("_target_", "name", "question")  # keys of a read that are no settings
+# keys of a read that are no settings of its measure
+DESCRIPTION: Final = ("_target_", "name", "question")
+ANALYSIS: Final[Mapping[str, Any]] = {
+    "guards": {},
+    "anchors": {},
+    "expectations": {},
+    "decision": [],
+    "subset": False,
+    "oracles": {},
+}
+GIVEN: Final = {"anchors", "subset_mode"}  # settings that the analysis itself supplies
 STATUS: Final = "exploratory"
 STATUS_REASON: Final = "no registration fixed this read before its data existed"
 CLAIM_BOUNDARY: Final = (
     "open-loop error on recorded frames; it says nothing certain about success rates"
 )
+
+
+def run_oracles(
+    definition: Mapping[str, Any],
+    *,
+    measure: Measure,
+    given: Path | str | xarray.Dataset | None = None,
+) -> list[Fired]:
+    """Plant the effects that a read's oracles state, and see which branch each fires.
+
+    On a made arm, or on a given greedy one: then factors follow from its own errors.
+    """
+    module = inspect.getmodule(measure)
+    planted = getattr(module, "oracles", None)
+    if planted is None:
+        return []
+    base = None if given is None else _opened("greedy", given).load()
+    found: list[Fired] = planted(
+        definition, partial(_carry, definition, measure=measure), given=base
+    )
+    return found
 
 
 def run_read(
@@ -40,12 +74,16 @@ def run_read(
 ) -> dict[str, Any]:
     """Carry out a read and return its report as JSON values.
 
-    The report holds nothing volatile: the same stores, what a measure reads beside them, definition
-    and code give the same bytes.
+    The report has the measure's findings, `expectations` and `decision` where the read states
+    them, and all that we add to a published schema under `extended`. It holds nothing volatile:
+    the same stores, what a measure reads beside them, definition and code give the same bytes.
 
     Args:
         definition: `name`, `question` and the measure's settings; `window`, where the measure
-            has one, may be None, which is the arms' common horizon.
+            has one, may be None, which is the arms' common horizon. Also the analysis, where it
+            has one: `guards` (name -> settings), `anchors` (name -> value and source),
+            `expectations` and `decision` (see `reads.expectations`), and whether a strict
+            `subset` of frames in one arm is joined.
         arms: run folders, stores or opened datasets, by role.
         measure: the function that turns arms and settings into findings.
 
@@ -53,27 +91,88 @@ def run_read(
         Refusal: a role or setting is missing or unknown (usage), a store cannot be opened, or a
             guard fails. There is no report then.
     """
-    settings = {key: value for key, value in definition.items() if key not in DESCRIPTION}
-    roles = _roles(measure)
+    _demand_oracles(json.dumps(definition, sort_keys=True), measure)
+    return _carry(definition, arms, measure=measure)
+
+
+@functools.cache
+def _demand_oracles(definition: str, measure: Measure) -> None:
+    """Refuse to read real arms where an oracle fails. Once a process: code does not change."""
+    read: Mapping[str, Any] = json.loads(definition)
+    if not read.get("oracles"):
+        return
+    failed = [each.name for each in run_oracles(read, measure=measure) if not each.passed]
+    if failed:
+        raise refusal.guard(
+            f"the oracle {failed[0]} of {read['name']} does not come out as planted",
+            expected="every oracle on made arms to pass before real arms are read",
+            remedy=f"run read={read['name']} oracle=true, and mend the read or its oracle",
+        )
+
+
+def _carry(
+    definition: Mapping[str, Any],
+    arms: Mapping[str, Path | str | xarray.Dataset],
+    *,
+    measure: Measure,
+) -> dict[str, Any]:
+    """Guards, measure, expectations and decision of one read."""
+    analysis = {key: definition.get(key, default) for key, default in ANALYSIS.items()}
+    expectations.check(analysis)
+    own = registered.chosen(analysis["guards"])
+    roles, wanted = _roles(measure), _settings(measure)
+    settings = {
+        key: value for key, value in definition.items() if key not in {*DESCRIPTION, *ANALYSIS}
+    }
     _check_names("arm", given=arms, wanted=roles)
-    _check_names("setting of the read", given=settings, wanted=_settings(measure))
+    _check_names("setting of the read", given=settings, wanted=wanted - GIVEN)
     settings = checked(settings)
     opened = {role: _opened(role, arms[role]) for role in roles}
+    opened, cut = cut_to_subset(opened) if analysis["subset"] else (opened, False)
     passed = _guarded(guards.BEFORE_PAIRING, opened, settings)
     paired = in_panel_order(opened)
     passed += _guarded(guards.AFTER_PAIRING, paired, settings)
+    for name, guard in own.items():
+        guard(paired)
+        passed.append(name)
     if "window" in settings and settings["window"] is None:
         settings["window"] = longest_window(paired)
+    anchors = {name: anchor["value"] for name, anchor in analysis["anchors"].items()}
+    given = {"anchors": anchors, "subset_mode": cut}
+    found = measure(**paired, **settings, **{key: given[key] for key in wanted & GIVEN})
+    extended = found.pop("extended", {})
     return {
-        "read": definition["name"],
-        "question": definition["question"],
-        "status": STATUS,
-        "status_reason": STATUS_REASON,
-        "definition": {"measure": f"{measure.__module__}.{measure.__qualname__}", **settings},
-        "arms": {role: _described(paired[role], source=arms[role]) for role in roles},
-        "guards_passed": passed,
-        "findings": measure(**paired, **settings),
-        "claim_boundary": getattr(inspect.getmodule(measure), "CLAIM_BOUNDARY", CLAIM_BOUNDARY),
+        **found,
+        **_concluded(analysis, {**found, "anchors": anchors}),
+        "extended": {
+            "read": definition["name"],
+            "question": definition["question"],
+            "status": STATUS,
+            "status_reason": STATUS_REASON,
+            "definition": {
+                "measure": f"{measure.__module__}.{measure.__qualname__}",
+                **settings,
+                **{key: value for key, value in analysis.items() if value},
+            },
+            "arms": {role: _described(paired[role], source=arms[role]) for role in roles},
+            "guards_passed": passed,
+            "claim_boundary": getattr(inspect.getmodule(measure), "CLAIM_BOUNDARY", CLAIM_BOUNDARY),
+            **extended,
+        },
+    }
+
+
+def _concluded(analysis: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """Expectations with their comparisons answered, and the decision they lead to."""
+    if not analysis["expectations"]:
+        return {}
+    outcome = expectations.expected(analysis["expectations"], found)
+    known = {**found, "expectations": outcome}
+    falsified = any(entry.get("falsified") is True for entry in outcome.values())
+    assembly = expectations.decided(analysis["decision"], known)
+    return {
+        "expectations": outcome,
+        "decision": {"falsified": falsified, "assembly": assembly},
     }
 
 
@@ -86,7 +185,7 @@ def write_report(report: Mapping[str, Any], *, root: Path) -> Path:
     Raises:
         Refusal: an arm has no fingerprint (guard): its store is not finished.
     """
-    folder = root / f"{report['read']}-{report_digest(report)[:8]}"
+    folder = root / f"{report['extended']['read']}-{report_digest(report)[:8]}"
     text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "report.json"
@@ -105,9 +204,10 @@ def write_report(report: Mapping[str, Any], *, root: Path) -> Path:
 def report_digest(report: Mapping[str, Any]) -> str:
     """SHA-256 (hex) over a report's name, definition, its arms' fingerprints and `read_from`.
 
-    `findings.read_from` is what a measure read beside the stores, by role, as digests.
+    `extended.read_from` is what a measure read beside the stores, by role, as digests.
     """
-    fingerprints = {role: arm["fingerprint"] for role, arm in report["arms"].items()}
+    about = report["extended"]
+    fingerprints = {role: arm["fingerprint"] for role, arm in about["arms"].items()}
     unfinished = [role for role, fingerprint in fingerprints.items() if not fingerprint]
     if unfinished:
         raise refusal.guard(
@@ -115,9 +215,9 @@ def report_digest(report: Mapping[str, Any]) -> str:
             expected="finished stores behind a written report",
             remedy="rerun the same evaluate command, it resumes",
         )
-    identity = [report["read"], report["definition"], fingerprints]
-    if "read_from" in report["findings"]:
-        identity.append(report["findings"]["read_from"])
+    identity = [about["read"], about["definition"], fingerprints]
+    if "read_from" in about:
+        identity.append(about["read_from"])
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
 
@@ -126,12 +226,12 @@ def _roles(measure: Measure) -> list[str]:
     return [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
 
 
-def _settings(measure: Measure) -> list[str]:
+def _settings(measure: Measure) -> set[str]:
     parameters = inspect.signature(measure).parameters.values()
-    return [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    return {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
 
 
-def _check_names(kind: str, *, given: Mapping[str, Any], wanted: list[str]) -> None:
+def _check_names(kind: str, *, given: Mapping[str, Any], wanted: Collection[str]) -> None:
     for name in given:
         if name not in wanted:
             close = refusal.nearest(name, wanted)

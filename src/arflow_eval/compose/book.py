@@ -116,7 +116,8 @@ class Book:
     def checked(self, overrides: Sequence[str]) -> dict[str, Any]:
         """The configuration of a run: valid, complete and fit for its application."""
         config = self.valid(overrides)
-        keys.check_missing(config)
+        optional = {"arms"} if config.get("oracle") is True else set()  # made, not read
+        keys.check_missing({key: node for key, node in config.items() if key not in optional})
         if self.application == "evaluate":
             evaluate_settings(config)
         return config

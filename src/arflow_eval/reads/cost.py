@@ -43,14 +43,14 @@ def cost(run: xarray.Dataset) -> dict[str, Any]:
     return {
         "n_rows": run.sizes["frame"],
         "units": "seconds",
-        "read_from": {"run": _digest(timings)},
         "arms_cost": {"run": {**described, **asdict(found)}},
+        "extended": {"read_from": {"run": _digest(timings)}},
     }
 
 
 def table(report: Mapping[str, Any]) -> Group:
     """Where the seconds went, what a draw costs, and what is not claimed."""
-    run = report["findings"]["arms_cost"]["run"]
+    run = report["arms_cost"]["run"]
     shown = columns(["part", "seconds", "mean a frame", "median a frame", "share"], words=1)
     for name, part in run["parts"].items():
         seconds = (figure(part[key]) for key in ("total", "mean", "median"))
@@ -58,7 +58,7 @@ def table(report: Mapping[str, Any]) -> Group:
     return Group(
         title(report),
         Text(
-            f"{run['arm']}: {run['frames']:,} of {report['findings']['n_rows']:,} frames timed,"
+            f"{run['arm']}: {run['frames']:,} of {report['n_rows']:,} frames timed,"
             f" {figure(run['seconds_per_frame'])} s a frame"
         ),
         shown,

@@ -93,10 +93,11 @@ def published(
     cluster: Grouping,
     influence_by: Grouping,
     names: Sequence[dict[str, str | int]],
-) -> dict[str, Any]:
-    """The finding under its published names, rounded as published; full precision in `extended`.
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The finding under its published names, rounded as published; and what we add to it.
 
     Differences have 5 places and rates 4. `names` are those of the influence groups' codes.
+    What is added: full precision, what each interval resamples, and the cluster interval.
     """
     interval = f"ci{100 * delta.confidence:g}"
     return {
@@ -110,20 +111,20 @@ def published(
             for row in delta.influence
         ],
         "definition": definition,
+    }, {
+        "mean": delta.mean,
+        "median": delta.median,
+        "arm_win_rate": delta.win_rate,
+        "n_ties": delta.ties,
         "n_clusters": delta.by_cluster.clusters,
-        "interval_by_frame": {interval: _ends(delta.by_frame), **_words(delta.by_frame)},
+        "interval_by_frame": {
+            interval: [delta.by_frame.low, delta.by_frame.high],
+            **_words(delta.by_frame),
+        },
         "interval_by_cluster": {
             "cluster": cluster,
-            interval: _ends(delta.by_cluster),
+            interval: [delta.by_cluster.low, delta.by_cluster.high],
             **_words(delta.by_cluster),
-        },
-        "extended": {
-            "mean": delta.mean,
-            "median": delta.median,
-            "arm_win_rate": delta.win_rate,
-            "n_ties": delta.ties,
-            interval: [delta.by_frame.low, delta.by_frame.high],
-            "interval_by_cluster": [delta.by_cluster.low, delta.by_cluster.high],
         },
     }
 

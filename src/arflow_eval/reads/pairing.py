@@ -34,6 +34,30 @@ def in_panel_order(arms: Arms) -> dict[str, xarray.Dataset]:
     return ordered
 
 
+def cut_to_subset(arms: Arms) -> tuple[dict[str, xarray.Dataset], bool]:
+    """The arms cut to the frames of the smallest, where those are a strict subset of every other.
+
+    Order and core frames are those of the smallest arm. Else the arms are as they were, and
+    `guards.same_frames` has the last word. Also returns whether anything was cut.
+    """
+    smallest = min(arms, key=lambda role: arms[role].sizes["frame"])
+    wanted = identities(arms[smallest])
+    rows = {role: {each: row for row, each in enumerate(identities(arms[role]))} for role in arms}
+    kept = set(wanted)
+    if not all(kept <= rows[role].keys() for role in arms) or len(kept) != len(wanted):
+        return dict(arms), False
+    cut = {role: np.array([found[each] for each in wanted]) for role, found in rows.items()}
+    given = {name: arms[smallest][name].to_numpy() for name in ("core", "panel_row")}
+    columns = {name: ("frame", values) for name, values in given.items()}
+    joined = {
+        role: arm
+        if len(arm["frame_index"]) == len(wanted)
+        else arm.isel(frame=cut[role]).assign_coords(columns)
+        for role, arm in arms.items()
+    }
+    return joined, any(arm.sizes["frame"] > len(wanted) for arm in arms.values())
+
+
 def common_steps(arms: Arms) -> int:
     """The leading steps that every arm has stored."""
     return min(arm.sizes["step"] for arm in arms.values())

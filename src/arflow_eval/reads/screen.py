@@ -8,38 +8,105 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from arflow_eval.reads.oracles import Fired
+
 INFLUENCES: Final = 3
+Deltas = Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]  # as published, and added
 
 
 def table(report: Mapping[str, Any]) -> Group:
     """The findings of a paired read: arms, differences, what they hang on, and their status."""
-    findings, confidence = report["findings"], report["definition"]["confidence"]
-    deltas = {key: value for key, value in findings.items() if key.startswith("delta_")}
+    paths = {"chunk MAE": ("delta_chunk",), "first MAE": ("delta_first",)}
     return Group(
         title(report),
         Text(
-            f"{findings['n_core']:,} core frames, leading {findings['window']} steps,"
-            f" errors in {findings['units']}"
+            f"{report['n_core']:,} core frames, leading {report['window']} steps,"
+            f" errors in {report['units']}"
         ),
-        _arms(findings["arms_pooled"]),
-        _deltas(deltas, confidence=confidence, units=findings["units"]),
+        *compared(report, paths, units=report["units"]),
         Text("treatment - control; below 0 the treatment predicts the recorded actions better"),
-        *map(Text, _influences(deltas)),
-        *map(Text, _remarks(deltas)),
         *standing(report),
     )
 
 
+def registered_table(
+    report: Mapping[str, Any], paths: Mapping[str, tuple[str, ...]], outcome: Sequence[Text]
+) -> Group:
+    """The findings of a registered study of two arms: both, their differences, the outcome."""
+    about = report["extended"]
+    return Group(
+        title(report),
+        Text(
+            f"{about['counts']['n_core']:,} core frames, leading {about['window']} steps,"
+            f" errors in {about['units']}"
+        ),
+        *compared(report, paths, units=about["units"]),
+        *outcome,
+        *standing(report),
+    )
+
+
+def compared(
+    report: Mapping[str, Any], paths: Mapping[str, tuple[str, ...]], *, units: str
+) -> list[RenderableType]:
+    """Arms, differences (each at a path of the report), what these hang on, and remarks."""
+    deltas = {
+        name: (_at(report, path), _at(report["extended"], path)) for name, path in paths.items()
+    }
+    confidence = report["extended"]["definition"]["confidence"]
+    return [
+        _arms(report["arms_pooled"], report["extended"]["arms_pooled"]),
+        _deltas(deltas, confidence=confidence, units=units),
+        *map(Text, _influences(deltas)),
+        *map(Text, _remarks(deltas)),
+    ]
+
+
+def concluded(report: Mapping[str, Any]) -> list[Text]:
+    """Every expectation and what came of it, and the sentences of the decision."""
+    lines = []
+    for name, entries in report["expectations"].items():
+        said = ", ".join(f"{key.replace('_', ' ')}: {_answer(it)}" for key, it in entries.items())
+        lines.append(Text(f"{name.replace('_', ' ')}: {said}"))
+    sentences = report["decision"]["assembly"]
+    return [*lines, *(Text(f"decision: {sentence}", style="bold") for sentence in sentences)]
+
+
+def oracle_table(definition: Mapping[str, Any], fired: Sequence[Fired]) -> Group:
+    """What came of each planted effect, on the screen."""
+    heading = Text(f"{definition['name']}: oracles", style="bold")
+    if not fired:
+        return Group(heading, Text("this read states none"))
+    shown = columns(["oracle", "passed", "planted", "found"], words=4)
+    for each in fired:
+        answer = ("yes" if each.passed else "NO") if each.planted is not None else "-"
+        shown.add_row(each.name, answer, each.planted or "-", each.found)
+    return Group(heading, shown)
+
+
+def _at(report: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+    found: Any = report
+    for key in path:
+        found = found[key]
+    return found
+
+
+def _answer(entry: Any) -> str:
+    return {True: "yes", False: "no", None: "no interval"}.get(entry, str(entry))
+
+
 def title(report: Mapping[str, Any]) -> Text:
     """The name and the question of a read."""
-    return Text(f"{report['read']}: {report['question']}", style="bold")
+    about = report["extended"]
+    return Text(f"{about['read']}: {about['question']}", style="bold")
 
 
 def standing(report: Mapping[str, Any]) -> list[Text]:
     """What a report may be taken for: its status, and how far its claim goes."""
+    about = report["extended"]
     return [
-        Text(f"status: {report['status']} ({report['status_reason']})"),
-        Text(f"claim: {report['claim_boundary']}"),
+        Text(f"status: {about['status']} ({about['status_reason']})"),
+        Text(f"claim: {about['claim_boundary']}"),
     ]
 
 
@@ -50,19 +117,20 @@ def figure(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def _arms(arms: Mapping[str, Mapping[str, Any]]) -> RenderableType:
+def _arms(
+    arms: Mapping[str, Mapping[str, Any]], more: Mapping[str, Mapping[str, Any]]
+) -> RenderableType:
     shown = columns(["role", "arm", "chunk MAE", "first MAE", "draws", "failed draws"], words=2)
     for role, arm in arms.items():
         errors = (f"{arm[name]:.4f}" for name in ("chunk_mae", "first_mae"))
-        shown.add_row(role, arm["arm"], *errors, f"{arm['draws']}", f"{arm['failed_draws']:,}")
+        counts = (f"{more[role][name]:,}" for name in ("draws", "failed_draws"))
+        shown.add_row(role, more[role]["arm"], *errors, *counts)
     return shown
 
 
-def _deltas(
-    deltas: Mapping[str, Mapping[str, Any]], *, confidence: float, units: str
-) -> RenderableType:
+def _deltas(deltas: Deltas, *, confidence: float, units: str) -> RenderableType:
     level = f"{100 * confidence:g} %"
-    by = next(iter(deltas.values()))["interval_by_cluster"]["cluster"]
+    by = next(more for _, more in deltas.values())["interval_by_cluster"]["cluster"]
     headings = [
         f"delta ({units})",
         "mean",
@@ -74,15 +142,15 @@ def _deltas(
     ]
     shown = columns(headings, words=1)
     interval = f"ci{100 * confidence:g}"
-    for name, delta in deltas.items():
+    for name, (delta, more) in deltas.items():
         shown.add_row(
-            f"{name.removeprefix('delta_')} MAE",
+            name,
             f"{delta['mean']:+.4f}",
             _interval(delta[interval]),
-            _interval(delta["interval_by_cluster"][interval]),
+            _interval(more["interval_by_cluster"][interval]),
             f"{delta['arm_win_rate']:.1%}",
             f"{delta['n_frames']:,}",
-            f"{delta['n_clusters']:,}",
+            f"{more['n_clusters']:,}",
         )
     return shown
 
@@ -95,19 +163,16 @@ def columns(headings: Sequence[str], *, words: int) -> Table:
     return shown
 
 
-def _influences(deltas: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    return [
-        f"mean {name.removeprefix('delta_')} delta without {_influence(delta)}"
-        for name, delta in deltas.items()
-    ]
+def _influences(deltas: Deltas) -> list[str]:
+    return [f"mean {name} delta without {_influence(delta)}" for name, (delta, _) in deltas.items()]
 
 
-def _remarks(deltas: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def _remarks(deltas: Deltas) -> list[str]:
     """What a reader must know of the intervals, each remark once."""
     remarks: dict[str, None] = {}
     for kind in ("by_frame", "by_cluster"):
-        for delta in deltas.values():
-            words = delta[f"interval_{kind}"]
+        for _, more in deltas.values():
+            words = more[f"interval_{kind}"]
             remark = words.get("degenerate", words.get("note"))
             if remark:
                 remarks[f"interval {kind.replace('_', ' ')}: {remark}"] = None
