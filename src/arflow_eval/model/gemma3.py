@@ -14,17 +14,17 @@ from transformers import (
 
 from arflow_eval.model import ar
 from arflow_eval.model.trunk import (
+    UNMASKED,
     Image,
     Look,
     Trunk,
     channels_first,
+    gemma_text,
     resized,
-    sees_nothing,
     shares_prefixes,
     soft_tokens,
 )
 
-UNMASKED: Final = {"full_attention": None, "sliding_attention": None}
 GREY: Final = 127.5  # pixels run from -1 to 1: (x / 255 - 1/2) / (1/2)
 
 
@@ -37,21 +37,7 @@ def text(settings: dict[str, Any]) -> Trunk:
     """A text model, by the settings of a Gemma3TextConfig."""
     config = Gemma3TextConfig(**settings)
     shares_prefixes(config)
-    model = Gemma3ForCausalLM(config)
-
-    def fill(ids: Any, look: Look, cache: DynamicCache) -> None:
-        del look  # sees nothing
-        model.model(input_ids=ids, past_key_values=cache, use_cache=True)
-
-    return Trunk(
-        model=model,
-        body=model.model,
-        head=model.lm_head,
-        softcap=config.final_logit_softcapping,
-        look=sees_nothing,
-        fill=fill,
-        unmasked=UNMASKED,
-    )
+    return gemma_text(Gemma3ForCausalLM(config))
 
 
 def vision(settings: dict[str, Any]) -> Trunk:

@@ -17,14 +17,14 @@ from transformers import (
 
 from arflow_eval import refusal
 from arflow_eval.model import ar
-from arflow_eval.model.gemma3 import UNMASKED
 from arflow_eval.model.trunk import (
+    UNMASKED,
     Image,
     Look,
     Trunk,
     channels_first,
+    gemma_text,
     resized,
-    sees_nothing,
     shares_prefixes,
     soft_tokens,
 )
@@ -41,21 +41,7 @@ def text(settings: dict[str, Any]) -> Trunk:
     """A text model, by the settings of a Gemma4TextConfig."""
     config = Gemma4TextConfig(**settings)
     shares_prefixes(config)
-    model = Gemma4ForCausalLM(config)
-
-    def fill(ids: Any, look: Look, cache: DynamicCache) -> None:
-        del look  # sees nothing
-        model.model(input_ids=ids, past_key_values=cache, use_cache=True)
-
-    return Trunk(
-        model=model,
-        body=model.model,
-        head=model.lm_head,
-        softcap=config.final_logit_softcapping,
-        look=sees_nothing,
-        fill=fill,
-        unmasked=UNMASKED,
-    )
+    return gemma_text(Gemma4ForCausalLM(config))
 
 
 def vision(settings: dict[str, Any]) -> Trunk:

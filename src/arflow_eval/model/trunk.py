@@ -6,7 +6,7 @@ of the group `model` names. The decoder and the policy know none by name.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from transformers import Cache, DynamicCache
 from arflow_eval import refusal
 from arflow_eval.model import attention
 
+UNMASKED: Final = {"full_attention": None, "sliding_attention": None}
 Image = UInt8[np.ndarray, "... colour"]  # height, width: not the same for all images of a call
 
 
@@ -99,6 +100,24 @@ def shares_prefixes(text_config: Any) -> None:
     if getattr(text_config, "use_bidirectional_attention", None) in (True, "all"):
         raise ValueError("use_bidirectional_attention of text; a decoder's text sees its past only")
     text_config._attn_implementation = attention.NAME  # noqa: SLF001 - as transformers does
+
+
+def gemma_text(model: Any) -> Trunk:
+    """A Gemma text model of any generation, whose attention the rows bring with them."""
+
+    def fill(ids: Any, look: Look, cache: DynamicCache) -> None:
+        del look  # sees nothing
+        model.model(input_ids=ids, past_key_values=cache, use_cache=True)
+
+    return Trunk(
+        model=model,
+        body=model.model,
+        head=model.lm_head,
+        softcap=model.config.final_logit_softcapping,
+        look=sees_nothing,
+        fill=fill,
+        unmasked=UNMASKED,
+    )
 
 
 def sees_nothing(images: Sequence[Image]) -> Look:
