@@ -1,14 +1,14 @@
 """Condition-masked reference scoring: how much a condition decided each draw.
 
-Two teacher-forced forwards over all draws, with the condition and with it masked, in one
-kernel, so that their difference is the condition's and not the arithmetic's.
+One teacher-forced forward over all draws, after the prompt with the condition and after the one
+with it masked, so that their difference is the condition's and not the arithmetic's.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64, Int64, Shaped
+from jaxtyping import Bool, Float32, Float64, Int64, Shaped
 
 from arflow_eval.contracts import Observation, Sampling, TokenPolicy
 from arflow_eval.decode.blocks import Blocks, distinct
@@ -36,9 +36,9 @@ def compare(
     masked = policy.prefill(observation, masked=how.reference)
     total = padded(1, tile=how.tile)
     rows = policy.rows([masked], each=1, total=total)
-    policy.extend(rows, np.tile(np.array(said), (total, 1)), actions=False)
+    policy.extend(rows, np.tile(np.array(said), (total, 1)), actions=True)
     (other,) = policy.grown(rows, lengths=[len(said)])
-    given, without = (_logprob(policy, each, blocks, how) for each in (prefix, other))
+    given, without = _logprobs(policy, [prefix, other], blocks, how)
     with np.errstate(invalid="ignore"):  # illegal tokens are -inf in both
         difference = np.where(np.isneginf(given), 0, given - without)
     places = _places(policy, blocks)
@@ -52,20 +52,36 @@ def compare(
     return {name: np.where(failed, np.nan, values) for name, values in found.items()}
 
 
-def _logprob(policy: TokenPolicy, prefix: Any, blocks: Blocks, how: Sampling) -> LogProb:
-    """Log-probabilities of the legal tokens at every position of every draw, in one forward."""
+def _logprobs(
+    policy: TokenPolicy, prefixes: Sequence[Any], blocks: Blocks, how: Sampling
+) -> list[LogProb]:
+    """Log-probabilities of the legal tokens at every position of every draw, after each prefix.
+
+    All prefixes and draws in one forward.
+    """
     grammar = policy.grammar
     places = _places(policy, blocks)
-    total = padded(distinct(how), tile=how.tile)
-    fed = np.full((total, places.shape[1]), policy.suffix.begin)
+    each = padded(distinct(how), tile=how.tile)
+    fed = np.full((each, places.shape[1]), policy.suffix.begin)
     fed[: len(places), 1:] = grammar.ids[places[:, :-1].clip(0)]
-    rows = policy.rows([prefix], each=total, total=total)
-    logits = policy.extend(rows, fed, actions=True, last=False).logits[: len(places)]
-    masked = np.where(grammar.legal[_states(policy, places)], logits.astype(np.float64), -np.inf)
+    total = each * len(prefixes)
+    rows = policy.rows(prefixes, each=each, total=total)
+    logits = policy.extend(rows, np.tile(fed, (len(prefixes), 1)), actions=True, last=False).logits
+    legal = grammar.legal[_states(policy, places)] & (places[..., None] >= 0)
+    return [
+        _normalised(logits[first : first + len(places)], legal) for first in range(0, total, each)
+    ]
+
+
+def _normalised(
+    logits: Float32[np.ndarray, "draw position id"], legal: Bool[np.ndarray, "draw position id"]
+) -> LogProb:
+    """Logits as log-probabilities among the legal ids; -inf elsewhere and past a block's end."""
+    masked = np.where(legal, logits.astype(np.float64), -np.inf)
     with np.errstate(invalid="ignore"):  # past a block's end nothing is legal
         below = masked - masked.max(axis=2, keepdims=True)
         logprob: LogProb = below - np.log(np.exp(below).sum(axis=2, keepdims=True))
-    return np.where(places[..., None] >= 0, logprob, -np.inf)
+    return np.where(legal, logprob, -np.inf)
 
 
 def _places(policy: TokenPolicy, blocks: Blocks) -> Int64[np.ndarray, "draw position"]:
