@@ -11,6 +11,7 @@ from arflow_eval import jobs, refusal
 COMMANDS: Final = {
     "evaluate": "model x decode x panel -> a store of predictions, one per draw",
     "read": "a frozen analysis x finished stores -> findings",
+    "convert": "published npz files -> stores, and stores -> such files",
     "status": "how far runs are, what they cost and what is left",
     "demo": "both bundled models on the bundled panel, evaluated and read",
 }
@@ -24,6 +25,7 @@ examples:
   arflow-eval evaluate decode=draws decode.T=0.7 decode.draws=10
   arflow-eval evaluate --multirun decode=draws decode.T=0.5,0.7,1.0,1.3
   arflow-eval read read=paired_delta arms.treatment=outputs/A arms.control=outputs/B
+  arflow-eval convert npz banked.npz outputs/banked --arm pred:bijou@40000
   arflow-eval status outputs
   arflow-eval demo
 
