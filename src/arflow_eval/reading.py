@@ -1,7 +1,8 @@
 """The flow of a read: stores, guards, panel order, measures, report.
 
 A read's measure is a function whose positional parameters are the arms it needs, by role, and
-whose keyword parameters are its settings. It sees arms in panel order that passed the guards.
+whose keyword parameters are its settings; one that takes `**banked` takes further arms of any
+role. It sees arms in panel order that passed the guards.
 A measure with a `window` scores predictions; the module of one without states its own
 `CLAIM_BOUNDARY`. The module's `table` lays a report out for the screen.
 """
@@ -13,7 +14,6 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from arflow_eval.reads import expectations, guards, registered
 from arflow_eval.reads.oracles import Fired
 from arflow_eval.reads.pairing import Arms, cut_to_subset, in_panel_order, longest_window
 from arflow_eval.reads.settings import checked
-from arflow_eval.values import text
+from arflow_eval.values import choice, text
 
 Measure = Callable[..., dict[str, Any]]
 # keys of a read that are no settings of its measure
@@ -60,9 +60,13 @@ def run_oracles(
     if planted is None:
         return []
     base = None if given is None else _opened("greedy", given).load()
-    found: list[Fired] = planted(
-        definition, partial(_carry, definition, measure=measure), given=base
-    )
+    if base is None:  # a made arm is no registered panel
+        definition = {**definition, "guards": registered.unpinned(definition.get("guards", {}))}
+
+    def carry(arms: Arms, **changed: Any) -> dict[str, Any]:
+        return _carry({**definition, **changed}, arms, measure=measure)
+
+    found: list[Fired] = planted(definition, carry, given=base)
     return found
 
 
@@ -83,7 +87,7 @@ def run_read(
             has one, may be None, which is the arms' common horizon. Also the analysis, where it
             has one: `guards` (name -> settings), `anchors` (name -> value and source),
             `expectations` and `decision` (see `reads.expectations`), and whether a strict
-            `subset` of frames in one arm is joined.
+            `subset` of frames in one arm is joined, or the roles that are cut to one.
         arms: run folders, stores or opened datasets, by role.
         measure: the function that turns arms and settings into findings.
 
@@ -120,20 +124,20 @@ def _carry(
     analysis = {key: definition.get(key, default) for key, default in ANALYSIS.items()}
     expectations.check(analysis)
     own = registered.chosen(analysis["guards"])
-    roles, wanted = _roles(measure), _settings(measure)
+    roles, wanted = _roles(measure, given=arms), _settings(measure)
     settings = {
         key: value for key, value in definition.items() if key not in {*DESCRIPTION, *ANALYSIS}
     }
     _check_names("arm", given=arms, wanted=roles)
     _check_names("setting of the read", given=settings, wanted=wanted - GIVEN)
     settings = checked(settings)
-    opened = {role: _opened(role, arms[role]) for role in roles}
-    opened, cut = cut_to_subset(opened) if analysis["subset"] else (opened, False)
+    stores = {role: _opened(role, arms[role]) for role in roles}
+    opened, cut = _joined(stores, subset=analysis["subset"])
     passed = _guarded(guards.BEFORE_PAIRING, opened, settings)
     paired = in_panel_order(opened)
     passed += _guarded(guards.AFTER_PAIRING, paired, settings)
     for name, guard in own.items():
-        guard(paired)
+        guard(stores if name in registered.OF_STORES else paired)
         passed.append(name)
     if "window" in settings and settings["window"] is None:
         settings["window"] = longest_window(paired)
@@ -221,9 +225,25 @@ def report_digest(report: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
 
-def _roles(measure: Measure) -> list[str]:
+def _joined(stores: Arms, *, subset: bool | Collection[str]) -> tuple[dict[str, Any], bool]:
+    """The arms on the frames that they are read on, and whether any was cut to them."""
+    if not subset:
+        return dict(stores), False
+    if isinstance(subset, bool):
+        return cut_to_subset(stores)
+    for role in subset:
+        choice(role, key="read.subset", known=tuple(stores))
+    return cut_to_subset(stores, only=subset)
+
+
+def _roles(measure: Measure, *, given: Collection[str]) -> list[str]:
+    """The arms that a measure names, and those given beside them where it takes any."""
     parameters = inspect.signature(measure).parameters.values()
-    return [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    named = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    if not any(each.kind is each.VAR_KEYWORD for each in parameters):
+        return named
+    settings = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
+    return [*named, *(role for role in given if role not in {*named, *settings})]
 
 
 def _settings(measure: Measure) -> set[str]:

@@ -1,7 +1,8 @@
 """Oracles of reads: effects planted on made arms, and whether each comes out as planted.
 
 A read's module has its oracles as `oracles(definition, carry, *, given) -> list[Fired]`, where
-`carry` carries out the read on arms by role. `branches` is that of studies with a decision: its
+`carry` carries out the read on arms by role, with keys of the definition changed as its keyword
+arguments say. `branches` is that of studies with a decision: its
 definition's `oracles` have the `chunk_mae` that the made arm is scaled to and, by name, its
 `branches`: the `factor` on the errors, and which comparisons it `holds`. On a given arm the
 factors follow from its own errors: the stated one where it fires the branch, else the nearest
@@ -19,7 +20,7 @@ from arflow_eval.reads.expectations import at
 from arflow_eval.reads.made import made_arm, planted
 from arflow_eval.stats.scoring import arm_errors
 
-Carry = Callable[[Mapping[str, xarray.Dataset]], Mapping[str, Any]]
+Carry = Callable[..., Mapping[str, Any]]
 GRID: Final = np.round(np.arange(0.5, 1.3001, 0.01), 2)
 EXACT: Final = 1e-5  # of planted deltas, published to 5 places
 

@@ -1,11 +1,12 @@
 """Which frames an arm has, in which order, and how two arms are laid side by side."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import xarray
 from jaxtyping import Int64
 
+from arflow_eval import refusal
 from arflow_eval.contracts import FrameId
 
 Arms = Mapping[str, xarray.Dataset]  # by role, in the order of the read's definition
@@ -34,28 +35,49 @@ def in_panel_order(arms: Arms) -> dict[str, xarray.Dataset]:
     return ordered
 
 
-def cut_to_subset(arms: Arms) -> tuple[dict[str, xarray.Dataset], bool]:
+def cut_to_subset(
+    arms: Arms, *, only: Collection[str] | None = None
+) -> tuple[dict[str, xarray.Dataset], bool]:
     """The arms cut to the frames of the smallest, where those are a strict subset of every other.
 
-    Order and core frames are those of the smallest arm. Else the arms are as they were, and
-    `guards.same_frames` has the last word. Also returns whether anything was cut.
+    Order, core frames and panel are those of the smallest arm. Else the arms are as they were,
+    and `guards.same_frames` has the last word, as `guards.no_duplicates` has where a frame
+    stands twice. Also returns whether anything was cut.
+
+    Raises:
+        Refusal: a guard, where an arm outside `only`, the roles that may be cut, would have to be.
     """
     smallest = min(arms, key=lambda role: arms[role].sizes["frame"])
     wanted = identities(arms[smallest])
     rows = {role: {each: row for row, each in enumerate(identities(arms[role]))} for role in arms}
     kept = set(wanted)
-    if not all(kept <= rows[role].keys() for role in arms) or len(kept) != len(wanted):
+    once = all(len(rows[role]) == arms[role].sizes["frame"] for role in arms)
+    if not once or not all(kept <= rows[role].keys() for role in arms):
         return dict(arms), False
+    _check_cut(arms, smallest, only=arms if only is None else only)
     cut = {role: np.array([found[each] for each in wanted]) for role, found in rows.items()}
     given = {name: arms[smallest][name].to_numpy() for name in ("core", "panel_row")}
     columns = {name: ("frame", values) for name, values in given.items()}
+    panel = {"panel_digest": arms[smallest].attrs.get("panel_digest")}
     joined = {
         role: arm
-        if len(arm["frame_index"]) == len(wanted)
-        else arm.isel(frame=cut[role]).assign_coords(columns)
+        if arm.sizes["frame"] == len(wanted)
+        else arm.isel(frame=cut[role]).assign_coords(columns).assign_attrs(panel)
         for role, arm in arms.items()
     }
     return joined, any(arm.sizes["frame"] > len(wanted) for arm in arms.values())
+
+
+def _check_cut(arms: Arms, smallest: str, *, only: Collection[str]) -> None:
+    rows = arms[smallest].sizes["frame"]
+    for role, arm in arms.items():
+        if arm.sizes["frame"] > rows and role not in only:
+            raise refusal.guard(
+                f"the {role} arm holds {arm.sizes['frame']:,} frames and the {smallest} arm"
+                f" {rows:,}",
+                expected=f"the same rows in both; only {' and '.join(only)} may hold more",
+                remedy=f"evaluate {role} on the panel of {smallest}",
+            )
 
 
 def common_steps(arms: Arms) -> int:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from arflow_eval import refusal
 from arflow_eval.reads.pairing import Arms
+from arflow_eval.reads.pinned import contamination, exclusion, fills_exactly, full_chunk
 from arflow_eval.stats.scoring import arm_errors
 
 Registered = Callable[[Arms], None]
@@ -66,6 +67,18 @@ def name_extends(arms: Arms, *, base: str, role: str, by: str) -> None:
         )
 
 
+def names_end(arms: Arms, *, of: Mapping[str, str]) -> None:
+    """Each role's arm is called a policy's name and exactly its registered tag after it."""
+    for role, tag in of.items():
+        found = str(arms[role].attrs["arm"])
+        if not found.endswith(tag) or found == tag:
+            raise refusal.guard(
+                f"the {role} arm is called {found}",
+                expected=f"a name that ends in {tag}",
+                remedy="give each arm to the role that it was evaluated for",
+            )
+
+
 def one_checkpoint(arms: Arms) -> None:
     """All arms come from the same weights."""
     found = {role: arm.attrs.get("checkpoint_digest") for role, arm in arms.items()}
@@ -97,8 +110,32 @@ def summaries_reproduced(arms: Arms, *, tolerance: float) -> None:
 
 GUARDS: Final[Mapping[str, Callable[..., None]]] = {
     guard.__name__: guard
-    for guard in (temperatures, draws, panel, name_extends, one_checkpoint, summaries_reproduced)
+    for guard in (
+        temperatures,
+        draws,
+        panel,
+        name_extends,
+        names_end,
+        one_checkpoint,
+        summaries_reproduced,
+        contamination,
+        exclusion,
+        full_chunk,
+        fills_exactly,
+    )
 }
+OF_STORES: Final = ("summaries_reproduced",)  # see arms whole, before they are cut to a subset
+PINS: Final = (
+    "panel",
+    "contamination",
+    "exclusion",
+    "full_chunk",
+)  # say what a registered panel holds
+
+
+def unpinned(named: Mapping[str, Any]) -> dict[str, Any]:
+    """The guards of a definition without those that hold on its registered panel alone."""
+    return {name: settings for name, settings in named.items() if name not in PINS}
 
 
 def chosen(named: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Registered]:
