@@ -200,6 +200,18 @@ def test_a_read_whose_oracle_fails_refuses_real_arms(definition: dict[str, Any])
     assert refused.value.exit_code == refusal.GUARD
 
 
+def test_an_arm_that_holds_only_the_mean_of_its_draws_counts_those_behind_it(
+    definition: dict[str, Any],
+) -> None:
+    arms = made()
+    mean = arms["draws"].isel(draw=slice(1)).assign_attrs(pooled=True, sample_draws=10)
+    whole, pooled = (
+        carry_out(definition, {**arms, "draws": each}) for each in (arms["draws"], mean)
+    )
+    assert pooled["read1_delta_ar"] == whole["read1_delta_ar"]
+    assert pooled["read5_execution_oracles"]["sample_draws"] == 10
+
+
 def test_a_strict_subset_is_joined_repooled_and_flagged(definition: dict[str, Any]) -> None:
     arms = made()
     quarter = np.flatnonzero(np.arange(960) % 4 == 1)

@@ -80,6 +80,15 @@ def _check_cut(arms: Arms, smallest: str, *, only: Collection[str]) -> None:
             )
 
 
+def draws_behind(arm: xarray.Dataset) -> int:
+    """Draws a frame behind an arm: those it holds, or those that its one pooled chunk is of.
+
+    A published file may hold the mean of its draws alone, which an imported store says.
+    """
+    pooled = bool(arm.attrs.get("pooled"))
+    return int(arm.attrs["sample_draws"]) if pooled else int(arm.sizes["draw"])
+
+
 def common_steps(arms: Arms) -> int:
     """The leading steps that every arm has stored."""
     return min(arm.sizes["step"] for arm in arms.values())

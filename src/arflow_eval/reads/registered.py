@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from arflow_eval import refusal
-from arflow_eval.reads.pairing import Arms
+from arflow_eval.reads.pairing import Arms, draws_behind
 from arflow_eval.reads.pinned import contamination, exclusion, fills_exactly, full_chunk
 from arflow_eval.stats.scoring import arm_errors
 
@@ -31,9 +31,9 @@ def temperatures(arms: Arms, *, of: Mapping[str, float | int]) -> None:
 
 
 def draws(arms: Arms, *, of: Mapping[str, int]) -> None:
-    """Each role's arm holds its registered number of draws a frame."""
+    """Each role's arm was sampled with its registered number of draws a frame."""
     for role, wanted in of.items():
-        found = arms[role].sizes["draw"]
+        found = draws_behind(arms[role])
         if found != wanted:
             raise refusal.guard(
                 f"the {role} arm has {found} draws a frame",

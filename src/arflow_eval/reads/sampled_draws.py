@@ -9,6 +9,7 @@ from rich.console import Group
 
 from arflow_eval.reads.comparison import chunk_delta, first_delta, pooled_errors
 from arflow_eval.reads.oracles import branches
+from arflow_eval.reads.pairing import draws_behind
 from arflow_eval.reads.screen import concluded, registered_table
 from arflow_eval.reads.settings import Grouping
 from arflow_eval.stats.errors import Errors
@@ -150,7 +151,7 @@ def _execution(
         "row_pairing": "strict subset, joined" if subset_mode else "full byte-match",
         **{f"{name}_byte_match": name in draws for name in ("state_copy", "state_copy_norm")},
         "ar_temperature": draws.attrs.get("temperature"),
-        "sample_draws": draws.sizes["draw"],
+        "sample_draws": draws_behind(draws),
         "draws_policy": str(draws.attrs["arm"]),
         "checkpoint": checkpoint,
         "report_crosscheck": "both arms reproduced (|d| < 5e-3)"

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from jaxtyping import Float, Float64, Int, Int64
+from jaxtyping import Float, Float64, Int, Int64, UInt32
 from scipy.special import stdtrit
 
-BATCH: Final = 1 << 18  # resampled values held at once: 2 MB of them, and 2 MB of their indices
+BATCH: Final = 1 << 16  # resampled values held at once: half a MB, which a cache holds
 FEWEST_CLUSTERS: Final = 6  # below, no interval was seen to hold its coverage
 BOOTSTRAP_CLUSTERS: Final = 200  # from here on the cluster bootstrap covers as it says
 FRAME_NOTE: Final = (
@@ -61,8 +61,12 @@ def frame_bootstrap(
     _check_frames(delta)
     frames = len(delta)
     means = np.empty(resamples)
+    taken = np.empty((_rows_at_once(frames), frames))
     for rows, chosen in resampled(frames, resamples=resamples, seed=seed):
-        means[rows] = delta[chosen].mean(axis=1)
+        # "clip" never clips: it is what lets numpy write into `out` without a copy
+        values = delta.take(chosen, out=taken[: len(chosen)], mode="clip")
+        values.sum(axis=1, out=means[rows])
+    means /= frames
     low, high = _percentiles(means, confidence=confidence)
     return Interval(
         low=low,
@@ -99,9 +103,7 @@ def cluster_interval(
         ValueError: there is no frame.
     """
     _check_frames(delta)
-    _, code = np.unique(cluster, return_inverse=True)
-    sizes = np.bincount(code)
-    sums = np.bincount(code, weights=delta)
+    sums, sizes = cluster_sums(delta, cluster)
     clusters = len(sizes)
     if not delta.any():
         return Interval(
@@ -122,19 +124,84 @@ def cluster_interval(
     return Interval(low, high, method, clusters, note=note, degenerate=why)
 
 
+def cluster_sums(
+    delta: Float64[np.ndarray, "frame"], cluster: Int[np.ndarray, "frame"]
+) -> tuple[Float64[np.ndarray, "cluster"], Int64[np.ndarray, "cluster"]]:
+    """S_g and n_g: the sum of each cluster's differences and its number of frames."""
+    _, code = np.unique(cluster, return_inverse=True)
+    return np.bincount(code, weights=delta), np.bincount(code)
+
+
+def cr1_error(sums: Float64[np.ndarray, "cluster"], sizes: Int64[np.ndarray, "cluster"]) -> float:
+    """CR1 standard error of the mean over frames, sum(S_g) / sum(n_g), of two clusters or more.
+
+    SE^2 = G / (G - 1) * sum((S_g - mean * n_g)^2) / n^2.
+    """
+    clusters, frames = len(sums), sizes.sum()
+    squares = ((sums - sums.sum() / frames * sizes) ** 2).sum()
+    return float(np.sqrt(clusters / (clusters - 1) * squares) / frames)
+
+
+def _rows_at_once(clusters: int) -> int:
+    """Resamples in one batch, about `BATCH` values."""
+    return max(BATCH // clusters, 1)
+
+
 def resampled(
     clusters: int, *, resamples: int, seed: int
 ) -> Iterator[tuple[slice, Int64[np.ndarray, "resample cluster"]]]:
     """Batches of `default_rng(seed).integers(0, clusters, (resamples, clusters))`, row by row.
 
-    A generator's bounded integers are one stream, so batches of whole rows give the digits of
-    the single call. Frames that are resampled one by one are clusters of one.
+    Those digits, from the words of the same generator: numpy takes the low and then the high
+    half x of each word for x * clusters / 2^32, and leaves out the x that would favour some
+    indices. Frames that are resampled one by one are clusters of one. Below 2^32 clusters.
+
+    Source: Lemire (2019), ACM Transactions on Modeling and Computer Simulation 29(1), 3.
     """
-    rng = np.random.default_rng(seed)
-    batch = max(BATCH // clusters, 1)
-    for start in range(0, resamples, batch):
-        rows = slice(start, min(start + batch, resamples))
-        yield rows, rng.integers(0, clusters, (rows.stop - start, clusters))
+    words = np.random.PCG64(seed)
+    waiting = np.empty(0, np.uint32)
+    for start in range(0, resamples, _rows_at_once(clusters)):
+        rows = slice(start, min(start + _rows_at_once(clusters), resamples))
+        chosen = np.empty((rows.stop - start, clusters), np.int64)
+        waiting = _fill(chosen.reshape(-1), waiting, words, below=clusters)
+        yield rows, chosen
+
+
+def _fill(
+    chosen: Int64[np.ndarray, "index"],
+    waiting: UInt32[np.ndarray, "..."],
+    words: np.random.PCG64,
+    *,
+    below: int,
+) -> UInt32[np.ndarray, "..."]:
+    """Fill `chosen` from the halves of words waiting, then of new words; what is left waits."""
+    filled = 0
+    while filled < len(chosen):
+        count = len(chosen) - filled
+        fresh = words.random_raw(max(-(-(count - len(waiting)) // 2), 0))
+        halves = fresh.astype("<u8", copy=False).view("<u4")  # the low half of a word first
+        if len(waiting):
+            halves = np.concatenate([waiting, halves])
+        filled += _scaled(halves[:count], chosen[filled:], below=below)
+        waiting = halves[count:]
+    return waiting
+
+
+def _scaled(
+    halves: UInt32[np.ndarray, "word"], chosen: Int64[np.ndarray, "index"], *, below: int
+) -> int:
+    """Write the fair indices that 32-bit halves give to the front of `chosen`; their number."""
+    product = chosen[: len(halves)].view(np.uint64)
+    np.copyto(product, halves)
+    product *= np.uint64(below)
+    low = product.astype("<u8", copy=False).view("<u4")[::2]
+    unfair = 2**32 % below  # a low half below it would come up once too often
+    if low.min() < unfair:
+        fair = product[low >= unfair]
+        product = product[: len(fair)]
+        product[:] = fair
+    product >>= np.uint64(32)
+    return len(product)
 
 
 def _percentiles(
@@ -164,11 +231,8 @@ def _cr1(
     *,
     confidence: float,
 ) -> tuple[float, float]:
-    clusters, frames = len(sums), sizes.sum()
-    mean = sums.sum() / frames
-    squares = ((sums - mean * sizes) ** 2).sum()
-    error = np.sqrt(clusters / (clusters - 1) * squares) / frames
-    half = stdtrit(clusters - 1, 1 - (1 - confidence) / 2) * error
+    mean = sums.sum() / sizes.sum()
+    half = stdtrit(len(sums) - 1, 1 - (1 - confidence) / 2) * cr1_error(sums, sizes)
     return float(mean - half), float(mean + half)
 
 
