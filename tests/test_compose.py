@@ -54,7 +54,7 @@ REFUSED = [
     ("evaluate ~seed", "every key present"),
     ("evaluate modle=ar_tiny", "did you mean model?"),
     ("evaluate model=ar_tny", "did you mean model=ar_tiny?"),
-    ("evaluate model=ar_tny", "one of ar_tiny, "),
+    ("evaluate model=ar_tny", "one of ar100k, ar_tiny, "),
     ("evaluate model=null", "unknown option model=null"),
     ("evaluate +model=flow_tiny", "write model=flow_tiny"),
     ("evaluate model@panel=flow_tiny", "write model=flow_tiny"),
@@ -162,7 +162,7 @@ def test_every_option_composes_and_stays_within_the_package(group: str, option: 
         arms = OmegaConf.load(conf_dir() / "read" / f"{option}.yaml")["arms"]
         config = compose("read", [f"read={option}", *(f"arms.{role}=outputs/A" for role in arms)])
     else:
-        required = [f"{group}.{key}=A" for key in required_keys(group, option)]
+        required = [f"{group}.{key}=bundled:ar_tiny" for key in required_keys(group, option)]
         config = compose("evaluate", [f"{group}={option}", *required])
     assert config[group]["name"] == option
     assert config[group]["_target_"].startswith("arflow_eval.")
@@ -277,7 +277,7 @@ def test_help_has_examples_and_the_groups(capsys: pytest.CaptureFixture[str]) ->
     assert application("evaluate", never, ["--help"]) == 0
     shown = capsys.readouterr().out
     assert "arflow-eval evaluate decode=draws decode.T=0.7" in shown
-    assert "model: ar_tiny, " in shown
+    assert "model: ar100k, ar_tiny, " in shown
 
 
 def test_a_folder_of_ones_own_adds_options(tmp_path: Path) -> None:

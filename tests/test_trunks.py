@@ -245,7 +245,7 @@ def test_recorded_log_probabilities_are_those_of_one_forward_over_the_block(
     seen = observed(policy)
     prefix = after_its_lines(policy, seen)
     (sampled,) = blocks.sample(policy, [prefix], [seen.frame], DRAWN)
-    forced = reference._logprob(policy, prefix, sampled, DRAWN)
+    (forced,) = reference._logprobs(policy, [prefix], sampled, DRAWN)
     places = reference._places(policy, sampled)
     at = np.take_along_axis(forced, places[..., None].clip(0), axis=2)[..., 0]
     recorded = sampled.measures["token_logprob"][:, : places.shape[1]]
