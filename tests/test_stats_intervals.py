@@ -39,6 +39,21 @@ def test_batches_of_rows_give_the_stream_of_one_call(
     assert np.array_equal(np.concatenate(parts), one_call)
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 2**32 - 1), st.integers(0, 2**32 - 1), st.lists(st.integers(1, 9)))
+def test_indices_keep_the_stream_where_numpy_draws_again(
+    below: int, seed: int, sizes: list[int]
+) -> None:
+    # just above 2^31 every other half of a word is left out
+    for bound in (below, 2**31 + 1):
+        words, waiting = np.random.PCG64(seed), np.empty(0, np.uint32)
+        parts = [np.empty(size, np.int64) for size in sizes]
+        for part in parts:
+            waiting = intervals._fill(part, waiting, words, below=bound)
+        one_call = np.random.default_rng(seed).integers(0, bound, sum(sizes))
+        assert np.array_equal(np.concatenate([np.empty(0, int), *parts]), one_call)
+
+
 def test_the_frame_bootstrap_has_the_published_digits() -> None:
     delta = np.random.default_rng(5).normal(-0.1, 2.0, 700)
     chosen = np.random.default_rng(0).integers(0, 700, (10_000, 700))
@@ -171,6 +186,19 @@ def test_few_clusters_cover_as_the_note_says() -> None:
         covered += found.low <= 0 <= found.high
     # 92 % stated, in three Monte-Carlo standard errors of 2.6 points; never below 89 %
     assert 0.89 <= covered / replicates <= 0.96
+
+
+def test_the_cr1_standard_error_is_that_of_statsmodels() -> None:
+    linear_model = pytest.importorskip(
+        "statsmodels.regression.linear_model", reason="statsmodels is not installed"
+    )
+    for clusters in (2, 41, 210):
+        delta, cluster = _clustered(np.random.default_rng(clusters), clusters)
+        fitted = linear_model.OLS(delta, np.ones((len(delta), 1))).fit(
+            cov_type="cluster", cov_kwds={"groups": cluster}
+        )
+        found = intervals.cr1_error(*intervals.cluster_sums(delta, cluster))
+        assert found == pytest.approx(fitted.bse[0], rel=1e-10)
 
 
 def test_influence_by_hand() -> None:
