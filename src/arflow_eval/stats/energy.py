@@ -157,7 +157,7 @@ def _distances(
 ) -> Float64[np.ndarray, "frame ..."]:
     """Distance of each pair, 0 with a failed draw; `points` are moved, and overwritten.
 
-    They are centred on the frame's first decoded draw, or the level would drown the spread.
+    They are centred on the frame's first decoded draw: from their level, most pairs would cancel.
     """
     complete = decoded.all()
     centre = decoded.argmax(axis=1)
