@@ -10,6 +10,15 @@ from functools import partial
 from typing import Any, Final
 
 from arflow_eval import refusal
+from arflow_eval.reads.draw_guards import (
+    mean_reproduced,
+    name_extends_by_draws,
+    no_temperature,
+    same_checkpoint,
+    same_index,
+    several_draws,
+    stated_draws,
+)
 from arflow_eval.reads.pairing import Arms, draws_behind
 from arflow_eval.reads.pinned import contamination, exclusion, fills_exactly, full_chunk
 from arflow_eval.stats.scoring import arm_errors
@@ -122,9 +131,19 @@ GUARDS: Final[Mapping[str, Callable[..., None]]] = {
         exclusion,
         full_chunk,
         fills_exactly,
+        stated_draws,
+        several_draws,
+        name_extends_by_draws,
+        same_checkpoint,
+        no_temperature,
+        same_index,
+        mean_reproduced,
     )
 }
-OF_STORES: Final = ("summaries_reproduced",)  # see arms whole, before they are cut to a subset
+OF_STORES: Final = (
+    "summaries_reproduced",
+    "mean_reproduced",
+)  # see arms whole, before they are cut to a subset
 PINS: Final = (
     "panel",
     "contamination",

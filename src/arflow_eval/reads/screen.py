@@ -50,12 +50,19 @@ def compared(
     report: Mapping[str, Any], paths: Mapping[str, tuple[str, ...]], *, units: str
 ) -> list[RenderableType]:
     """Arms, differences (each at a path of the report), what these hang on, and remarks."""
+    arms = _arms(report["arms_pooled"], report["extended"]["arms_pooled"])
+    return [arms, *deltas_of(report, paths, units=units)]
+
+
+def deltas_of(
+    report: Mapping[str, Any], paths: Mapping[str, tuple[str, ...]], *, units: str
+) -> list[RenderableType]:
+    """Differences (each at a path of the report), what these hang on, and remarks."""
     deltas = {
         name: (_at(report, path), _at(report["extended"], path)) for name, path in paths.items()
     }
     confidence = report["extended"]["definition"]["confidence"]
     return [
-        _arms(report["arms_pooled"], report["extended"]["arms_pooled"]),
         _deltas(deltas, confidence=confidence, units=units),
         *map(Text, _influences(deltas)),
         *map(Text, _remarks(deltas)),

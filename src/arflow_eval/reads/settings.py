@@ -16,11 +16,20 @@ def fraction(value: Any, *, key: str) -> float:
     return float(value)
 
 
+def fractions(value: Any, *, key: str) -> list[float]:
+    """Numbers strictly between 0 and 1, at least one."""
+    if not isinstance(value, list | tuple) or not value:
+        raise wrong(key, value, expected="numbers between 0 and 1", example="[0.25,0.5,0.75]")
+    return [fraction(each, key=key) for each in value]
+
+
 CHECKS: Final[Mapping[str, Callable[..., Any]]] = {
     "window": partial(whole_or_null, least=1),
     "resamples": partial(whole, least=1),
     "seed": partial(whole, least=0),
     "confidence": fraction,
+    "quantiles": fractions,
+    "first_draws": partial(whole_or_null, least=2),
     "cluster": partial(choice, known=get_args(Grouping)),
 }
 

@@ -1,14 +1,20 @@
 """Scoring an arm block by block, so that a store never has to fit in memory."""
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 import xarray
-from jaxtyping import Bool
+from jaxtyping import Bool, Float32
 
 from arflow_eval.stats.errors import Errors, block_errors, joined
 
 BLOCK: Final = 256  # frames read at once, where a store does not say
+Block = tuple[
+    Float32[np.ndarray, "frame draw step action"],
+    Float32[np.ndarray, "frame step action"],
+    Bool[np.ndarray, "frame step"],
+]  # prediction, truth, valid
 
 
 def arm_errors(
@@ -23,7 +29,14 @@ def arm_errors(
     `variable` may name a baseline of the store, which has no draws. One block is in memory at a
     time; blocks do not move a bit. Raises what `joined` raises.
     """
-    scored = []
+    blocks = chosen_blocks(arm, rows, variable=variable)
+    return joined([block_errors(*block, window=window) for block in blocks])
+
+
+def chosen_blocks(
+    arm: xarray.Dataset, rows: Bool[np.ndarray, "frame"], *, variable: str = "prediction"
+) -> Iterator[Block]:
+    """The chosen frames in the arm's order, block by block; a baseline comes as one draw."""
     for start in range(0, len(rows), _frames_at_once(arm)):
         block = slice(start, start + _frames_at_once(arm))
         part, chosen = arm.isel(frame=block), rows[block]
@@ -32,8 +45,7 @@ def arm_errors(
         )
         if "draw" not in arm[variable].dims:
             prediction = prediction[:, None]
-        scored.append(block_errors(prediction, truth, valid, window=window))
-    return joined(scored)
+        yield prediction, truth, valid
 
 
 def _frames_at_once(arm: xarray.Dataset) -> int:
