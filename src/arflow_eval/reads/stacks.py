@@ -54,7 +54,7 @@ class Stack:
 
 
 def stack_scores(arm: xarray.Dataset, rows: Rows, *, window: int) -> Stack:
-    """The draws of the chosen frames in one pass; raises what `ladder.refuse_unusable` raises."""
+    """The draws of the chosen frames in one pass; raises what `errors.refuse_unusable` raises."""
     scored = [_scores(block, window=window) for block in chosen_blocks(arm, rows)]
     draws, mean, spread, profile = zip(*scored, strict=True)
     return Stack(

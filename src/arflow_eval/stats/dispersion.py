@@ -12,8 +12,13 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.stats import rankdata
 
-from arflow_eval.stats.errors import failed_draws, headline, mask
-from arflow_eval.stats.ladder import concatenated, refuse_unusable
+from arflow_eval.stats.errors import (
+    concatenated,
+    failed_draws,
+    headline,
+    mask,
+    refuse_unusable,
+)
 
 
 @dataclass(frozen=True)
@@ -126,14 +131,14 @@ def block_profile(
 
 
 def joined_dispersion(blocks: Sequence[Dispersion]) -> Dispersion:
-    """Blocks one after the other. Raises what `ladder.refuse_unusable` raises."""
+    """Blocks one after the other. Raises what `errors.refuse_unusable` raises."""
     dispersion = Dispersion(**concatenated(blocks))
     refuse_unusable(dispersion.failed, np.isfinite(dispersion.total))
     return dispersion
 
 
 def joined_profile(blocks: Sequence[Profile]) -> Profile:
-    """Blocks one after the other. Raises what `ladder.refuse_unusable` raises."""
+    """Blocks one after the other. Raises what `errors.refuse_unusable` raises."""
     profile = Profile(**concatenated(blocks))
     refuse_unusable(profile.failed, np.isfinite(profile.by_action).all(axis=1))
     return profile

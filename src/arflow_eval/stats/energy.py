@@ -11,8 +11,7 @@ from typing import Final
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 
-from arflow_eval.stats.errors import failed_draws, mask
-from arflow_eval.stats.ladder import concatenated, refuse_unusable
+from arflow_eval.stats.errors import concatenated, failed_draws, mask, refuse_unusable
 
 VALUES: Final = 1 << 18  # coordinates of points held at once: 2 MB, 79 frames of 10 draws x 300
 CLOSE: Final = 1e-6  # squared distance over squared norms; closer pairs are subtracted directly
@@ -100,7 +99,7 @@ def block_energy(
 
 
 def joined(blocks: Sequence[Energy]) -> Energy:
-    """Blocks one after the other. Raises what `ladder.refuse_unusable` raises."""
+    """Blocks one after the other. Raises what `errors.refuse_unusable` raises."""
     energy = Energy(**concatenated(blocks))
     refuse_unusable(energy.failed, np.isfinite(energy.truth))
     return energy

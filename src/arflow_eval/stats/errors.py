@@ -6,6 +6,7 @@ depends on the block it was computed in. Differences are float32, sums float64.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
@@ -125,32 +126,41 @@ def block_errors(
 
 
 def joined(blocks: Sequence[Errors]) -> Errors:
-    """Blocks one after the other.
+    """Blocks one after the other. Raises what `refuse_unusable` raises."""
+    errors = Errors(**concatenated(blocks))
+    refuse_unusable(errors.failed, np.isfinite(errors.total))
+    return errors
+
+
+def concatenated(blocks: Sequence[Any]) -> dict[str, Any]:
+    """The columns of some blocks of one dataclass, each in one piece, by name."""
+    names = type(blocks[0]).__annotations__
+    return {name: np.concatenate([getattr(block, name) for block in blocks]) for name in names}
+
+
+def refuse_unusable(
+    failed: Bool[np.ndarray, "frame draw"], finite: Bool[np.ndarray, "frame"]
+) -> None:
+    """Whether a read may go on.
 
     Raises:
         Refusal: a guard, where a frame has no draw that did not fail, or where the prediction
             of a scored step is NaN or infinite. Neither is ever skipped.
     """
-    columns = Errors.__annotations__
-    errors = Errors(
-        **{name: np.concatenate([getattr(block, name) for block in blocks]) for name in columns}
-    )
-    drawless = int(errors.failed.all(axis=1).sum())
-    if drawless:
+    drawless = failed.all(axis=1)
+    if drawless.any():
         raise refusal.guard(
-            f"{drawless:,} of {len(errors):,} frames have no draw that did not fail",
+            f"{int(drawless.sum()):,} of {len(failed):,} frames have no draw that did not fail",
             expected="at least one decoded draw a frame",
             remedy="see the store's logs for the failed decodes and evaluate the arm again",
         )
-    broken = int((~np.isfinite(errors.total)).sum())
-    if broken:
+    if not finite.all():
         raise refusal.guard(
-            f"{broken:,} of {len(errors):,} frames have a NaN or infinite prediction"
-            " in a scored step",
+            f"{int((~finite).sum()):,} of {len(failed):,} frames have a NaN or infinite"
+            " prediction in a scored step",
             expected="a finite prediction wherever the recorded action is scored",
             remedy="choose a window inside the policy's horizon, or evaluate the arm again",
         )
-    return errors
 
 
 def frame_errors(

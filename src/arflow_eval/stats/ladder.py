@@ -7,13 +7,12 @@ depends on the block it was computed in. Differences and sums are float64.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 
 from arflow_eval import refusal
-from arflow_eval.stats.errors import failed_draws, mask
+from arflow_eval.stats.errors import concatenated, failed_draws, mask, refuse_unusable
 
 
 @dataclass(frozen=True)
@@ -163,37 +162,6 @@ def pooled(
             remedy="choose a longer window or another panel",
         )
     return float((values[rows] * weight[rows]).sum() / weight[rows].sum())
-
-
-def concatenated(blocks: Sequence[Any]) -> dict[str, Any]:
-    """The columns of some blocks of one dataclass, each in one piece, by name."""
-    names = type(blocks[0]).__annotations__
-    return {name: np.concatenate([getattr(block, name) for block in blocks]) for name in names}
-
-
-def refuse_unusable(
-    failed: Bool[np.ndarray, "frame draw"], finite: Bool[np.ndarray, "frame"]
-) -> None:
-    """Whether a read may go on.
-
-    Raises:
-        Refusal: a guard, where a frame has no draw that did not fail, or where the prediction
-            of a scored step is NaN or infinite. Neither is ever skipped.
-    """
-    drawless = failed.all(axis=1)
-    if drawless.any():
-        raise refusal.guard(
-            f"{int(drawless.sum()):,} of {len(failed):,} frames have no draw that did not fail",
-            expected="at least one decoded draw a frame",
-            remedy="see the store's logs for the failed decodes and evaluate the arm again",
-        )
-    if not finite.all():
-        raise refusal.guard(
-            f"{int((~finite).sum()):,} of {len(failed):,} frames have a NaN or infinite"
-            " prediction in a scored step",
-            expected="a finite prediction wherever the recorded action is scored",
-            remedy="choose a window inside the policy's horizon, or evaluate the arm again",
-        )
 
 
 def _gains(ordered: Float64[np.ndarray, "frame draw"]) -> Float64[np.ndarray, "frame draw"]:
