@@ -1,5 +1,6 @@
 """The settings that measures share, checked before a store is opened."""
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, Literal, get_args
@@ -23,12 +24,26 @@ def fractions(value: Any, *, key: str) -> list[float]:
     return [fraction(each, key=key) for each in value]
 
 
+def positive_or_null(value: Any, *, key: str) -> float | None:
+    """A finite number above 0, or null."""
+    if value is None:
+        return None
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 < value < math.inf:
+        raise wrong(key, value, expected="a number above 0, or null", example="0.1")
+    return float(value)
+
+
 CHECKS: Final[Mapping[str, Callable[..., Any]]] = {
     "window": partial(whole_or_null, least=1),
     "resamples": partial(whole, least=1),
     "seed": partial(whole, least=0),
     "confidence": fraction,
     "quantiles": fractions,
+    "power": fraction,
+    "effect": positive_or_null,
+    "frames": partial(whole_or_null, least=2),
+    "clusters": partial(whole_or_null, least=2),
     "first_draws": partial(whole_or_null, least=2),
     "cluster": partial(choice, known=get_args(Grouping)),
 }

@@ -133,13 +133,23 @@ def cluster_sums(
 
 
 def cr1_error(sums: Float64[np.ndarray, "cluster"], sizes: Int64[np.ndarray, "cluster"]) -> float:
-    """CR1 standard error of the mean over frames, sum(S_g) / sum(n_g), of two clusters or more.
+    """CR1 standard error of the mean over frames, sum(S_g) / sum(n_g), of two clusters or more."""
+    return float(cr1_errors(sums[None], sizes[None])[0])
 
-    SE^2 = G / (G - 1) * sum((S_g - mean * n_g)^2) / n^2.
+
+def cr1_errors(
+    sums: Float64[np.ndarray, "*rest cluster"], sizes: Int64[np.ndarray, "*rest cluster"]
+) -> Float64[np.ndarray, "*rest"]:
+    """CR1 standard errors of several means over frames; a cluster without frames is none.
+
+    SE^2 = G / (G - 1) * sum((S_g - mean * n_g)^2) / n^2; infinite for a lone cluster.
     """
-    clusters, frames = len(sums), sizes.sum()
-    squares = ((sums - sums.sum() / frames * sizes) ** 2).sum()
-    return float(np.sqrt(clusters / (clusters - 1) * squares) / frames)
+    frames, clusters = sizes.sum(axis=-1), (sizes > 0).sum(axis=-1)
+    mean = sums.sum(axis=-1) / frames
+    squares = ((sums - mean[..., None] * sizes) ** 2).sum(axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        spread: Float64[np.ndarray, "*rest"] = clusters / (clusters - 1) * squares
+    return np.where(clusters > 1, np.sqrt(spread) / frames, np.inf)
 
 
 def _rows_at_once(clusters: int) -> int:
