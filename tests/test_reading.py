@@ -15,8 +15,7 @@ from rich.console import Console
 from arflow_eval import refusal, store
 from arflow_eval.compose import call_target, conf_dir
 from arflow_eval.reading import report_digest, run_read, write_report
-from arflow_eval.reads.paired import paired_delta
-from arflow_eval.reads.screen import table
+from arflow_eval.reads.paired import paired_delta, table
 
 FRAMES, STEPS = 24, 8
 DEFINITION: dict[str, Any] = {

@@ -1,17 +1,27 @@
 """The paired difference in error of two arms on the same frames, treatment - control."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
+import numpy as np
 import xarray
+from jaxtyping import Bool
+from rich.console import Group
+from rich.text import Text
 
 from arflow_eval.reads.comparison import chunk_delta, first_delta, pooled_errors
-from arflow_eval.reads.screen import table
+from arflow_eval.reads.profiles import joint_table, profiles, step_table
+from arflow_eval.reads.screen import compared, standing, title
 from arflow_eval.reads.settings import Grouping
-from arflow_eval.stats.scoring import arm_errors
+from arflow_eval.stats.dispersion import Profile, block_profile, joined_profile
+from arflow_eval.stats.errors import Errors, block_errors, failed_draws, headline, joined
+from arflow_eval.stats.scoring import Block, chosen_blocks
 
 __all__ = ["paired_delta", "table"]
 
 FRAMES: Final = "treatment - control, mean over core frames of equal weight"
+PATHS: Final = {"chunk MAE": ("delta_chunk",), "first MAE": ("delta_first",)}
 SIGN: Final = "negative = the treatment arm predicts the recorded actions more closely"
 
 
@@ -41,7 +51,7 @@ def paired_delta(
 
     Returns:
         JSON values: `arms_pooled`, `delta_chunk`, `delta_first`, what they count, and under
-        `extended` full precision and the intervals by cluster.
+        `extended` full precision, the intervals by cluster, and both arms by step and by joint.
 
     Raises:
         Refusal: a guard, where a scored prediction is not finite, a frame has no draw that did
@@ -49,7 +59,8 @@ def paired_delta(
     """
     core = control["core"].to_numpy()
     arms = {"treatment": treatment, "control": control}
-    errors = {role: arm_errors(arm, core, window=window) for role, arm in arms.items()}
+    scores = {role: _scores(arm, core, window=window) for role, arm in arms.items()}
+    errors = {role: each for role, (each, _) in scores.items()}
     pooled = {role: pooled_errors(arms[role], errors[role]) for role in arms}
     units = str(control.attrs["action_units"])
     frames = control.isel(frame=core)
@@ -85,5 +96,53 @@ def paired_delta(
             "arms_pooled": {role: more for role, (_, more) in pooled.items()},
             "delta_chunk": chunk_more,
             "delta_first": first_more,
+            **profiles(
+                scores["treatment"][1],
+                scores["control"][1],
+                frames,
+                cluster=cluster,
+                confidence=confidence,
+            ),
         },
     }
+
+
+def table(report: Mapping[str, Any]) -> Group:
+    """Arms, differences, what they hang on, where along chunk and joints they lie; status."""
+    about = report["extended"]
+    shown = {
+        "interval": f"ci{100 * about['definition']['confidence']:g}",
+        "by": about["definition"]["cluster"],
+    }
+    return Group(
+        title(report),
+        Text(
+            f"{report['n_core']:,} core frames, leading {report['window']} steps,"
+            f" errors in {report['units']}"
+        ),
+        *compared(report, PATHS, units=report["units"]),
+        Text("treatment - control; below 0 the treatment predicts the recorded actions better"),
+        step_table(about, **shown),
+        joint_table(about, **shown),
+        *standing(report),
+    )
+
+
+def _scores(
+    arm: xarray.Dataset, rows: Bool[np.ndarray, "frame"], *, window: int
+) -> tuple[Errors, Profile]:
+    """The errors of the chosen frames, and where they lie, in one pass over the arm."""
+    blocks = [_block(block, window=window) for block in chosen_blocks(arm, rows)]
+    errors, found = zip(*blocks, strict=True)
+    return joined(errors), joined_profile(found)
+
+
+def _block(block: Block, *, window: int) -> tuple[Errors, Profile]:
+    prediction, truth, valid = block
+    failed = failed_draws(prediction)
+    prediction, truth, valid = prediction[:, :, :window], truth[:, :window], valid[:, :window]
+    mean = headline(prediction, failed)[:, None]
+    return (
+        replace(block_errors(mean, truth, valid, window=window), failed=failed),
+        replace(block_profile(mean, truth, valid, window=window), failed=failed),
+    )

@@ -245,8 +245,8 @@ def table(report: Mapping[str, Any]) -> Group:
     return Group(
         title(report),
         Text(
-            f"differences in {report['units']} over the leading {report['window']} steps; shows: the"
-            f" least difference that {planned['power']:.0%} of panels find at"
+            f"differences in {report['units']} over the leading {report['window']} steps;"
+            f" shows: the least difference that {planned['power']:.0%} of panels find at"
             f" {100 * planned['confidence']:g} % confidence"
         ),
         shown,

@@ -14,21 +14,6 @@ INFLUENCES: Final = 3
 Deltas = Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]  # as published, and added
 
 
-def table(report: Mapping[str, Any]) -> Group:
-    """The findings of a paired read: arms, differences, what they hang on, and their status."""
-    paths = {"chunk MAE": ("delta_chunk",), "first MAE": ("delta_first",)}
-    return Group(
-        title(report),
-        Text(
-            f"{report['n_core']:,} core frames, leading {report['window']} steps,"
-            f" errors in {report['units']}"
-        ),
-        *compared(report, paths, units=report["units"]),
-        Text("treatment - control; below 0 the treatment predicts the recorded actions better"),
-        *standing(report),
-    )
-
-
 def registered_table(
     report: Mapping[str, Any], paths: Mapping[str, tuple[str, ...]], outcome: Sequence[Text]
 ) -> Group:
