@@ -79,7 +79,7 @@ class Findings:
         return tuple(self.report.get("decision", {}).get("assembly", ()))
 
     def to_xarray(self) -> xarray.Dataset:
-        """The differences as one dataset: `difference`, with both intervals (`by` frame and cluster).
+        """The differences as one dataset; intervals are `by` frame and by cluster, to an `end`.
 
         An end that cannot be given is NaN; `degenerate` says why.
         """

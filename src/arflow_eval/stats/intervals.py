@@ -17,12 +17,14 @@ BATCH: Final = 1 << 16  # resampled values held at once: half a MB, which a cach
 FEWEST_CLUSTERS: Final = 6  # below, no interval was seen to hold its coverage
 BOOTSTRAP_CLUSTERS: Final = 200  # from here on the cluster bootstrap covers as it says
 FRAME_NOTE: Final = (
-    "resamples frames as if they were independent; frames of one episode or repo are not,"
-    " so it tends to be too narrow"
+    "resamples frames as if they were independent; frames of one episode or repo are not, so it"
+    " is a convention and too narrow: with 878 uneven clusters of correlation 0.2 a nominal 95 %"
+    " interval covered 53 %"
 )
 FEW_NOTE: Final = (
-    "CR1 standard error with t(G - 1) on few clusters: a nominal 95 % interval was measured to"
-    " cover 93.4 % at 82 clusters, 92 % at 41 and 90 % at 10 (uneven sizes, correlation 0.2)"
+    "CR1 standard error with t(G - 1) on few clusters: a nominal 95 % interval covered 93 to 95 %"
+    " at 82 clusters, 92 to 95 % at 41 and 86 to 92 % at 10 (correlation 0.2, the more uneven the"
+    " sizes the less)"
 )
 
 
