@@ -388,6 +388,7 @@ def test_the_registered_study_of_sampled_draws_reads_banked_files(tmp_path: Path
         (tmp_path / f"{name}.json").write_text(json.dumps(report))
         taken(path, tmp_path / name, arm=arm, report=tmp_path / f"{name}.json", **stated)
     words = ["read=ar_sampled_draws", *(f"arms.{role}=x" for role in ("greedy", "draws"))]
+    words += ["read.guards.panel.one_of=null"]  # any panel
     definition = {**compose("read", words)["read"], "resamples": 50, "oracles": {}}
     found = run_read(
         definition,

@@ -3,69 +3,31 @@
 import json
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
-import numpy as np
 import pytest
 from rich.console import Console
 
+import made_arms
 from arflow_eval import read, refusal, store
-from arflow_eval.contracts import Frames, Space
-from arflow_eval.reading import report_digest, run_read
-from arflow_eval.reads.cost import cost, table
+from arflow_eval.reading import report_digest
+from arflow_eval.reads.cost import table
+from made_arms import TIMED
 
-FRAMES, STEPS = 8, 4
-DEFINITION: dict[str, Any] = {"name": "cost", "question": "What does a frame cost?"}
 LINE: dict[str, Any] = {
-    "rows": [0, FRAMES],
-    "seconds": {"prefill": [1.0] * FRAMES, "draws": [3.0] * FRAMES},
+    "rows": [0, TIMED],
+    "seconds": {"prefill": [1.0] * TIMED, "draws": [3.0] * TIMED},
 }
-STEP = {"draws": 5, "first": 0.1, "all": 0.3}
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """The folder of a finished run, its frames timed. None of them is core."""
     folder = tmp_path / "run"
-    order = np.arange(FRAMES)
-    frames = Frames(
-        repos=("owner/repo",),
-        tasks=("push",),
-        repo=order * 0,
-        task=order * 0,
-        episode=order,
-        frame_index=order,
-        index=order,
-        core=order < 0,
-    )
-    schema = store.Schema(
-        frames=frames,
-        space=Space(("x", "y"), ("x", "y"), "pixel", "pixel", 10.0),
-        steps=STEPS,
-        draws=5,
-        block=1,
-        attributes={"digest": "ab" * 32, "arm": "ar_draws5_t1", "config": {}, "horizon": STEPS},
-        state_copy=False,
-    )
-    columns = {
-        "prediction": np.zeros((1, 5, STEPS, 2), np.float32),
-        "truth": np.zeros((1, STEPS, 2), np.float32),
-        "valid": np.ones((1, STEPS), bool),
-        "logprob": np.zeros((1, 5)),
-    }
-    with mock.patch("os.fsync"):
-        store.open_or_create(folder / "predictions.zarr", schema)
-        for rows in store.blocks(folder / "predictions.zarr", shard_index=0, shard_count=1):
-            store.write_block(folder / "predictions.zarr", rows, columns)
-        store.finalise(folder / "predictions.zarr")
-    (folder / "timings").mkdir()
-    (folder / "timings" / "shard-0.jsonl").write_text(json.dumps(LINE) + "\n")
-    (folder / "timings" / "step-0.json").write_text(json.dumps(STEP))
-    return folder
+    return made_arms.written(made_arms.timed(folder)["run"], folder)
 
 
 def carry_out(run: Any) -> dict[str, Any]:
-    return run_read(DEFINITION, {"run": run}, measure=cost)
+    return made_arms.carry_out(made_arms.definition("cost"), {"run": run})
 
 
 def shown(report: dict[str, Any]) -> str:
@@ -83,7 +45,7 @@ def test_the_command_reports_seconds_by_part_and_a_draw_at_the_margin(
     (path,) = tmp_path.glob("reads/cost-*/report.json")
     report = json.loads(path.read_text())
     found = report["arms_cost"]["run"]
-    assert (found["arm"], found["draws"], found["frames"]) == ("ar_draws5_t1", 5, FRAMES)
+    assert (found["arm"], found["draws"], found["frames"]) == ("ar_draws5_t1", 5, TIMED)
     assert found["parts"]["draws"] == {"total": 24.0, "mean": 3.0, "median": 3.0, "share": 0.75}
     assert found["seconds_per_frame"] == 4.0
     assert (found["device_hours"], found["frames_per_device_hour"]) == (32 / 3600, 900.0)
@@ -146,4 +108,4 @@ def test_a_run_in_memory_has_no_timings_beside_it(run: Path) -> None:
 
 def test_a_second_arm_is_a_usage_error(run: Path) -> None:
     with pytest.raises(refusal.Refusal, match="no arm is called control"):
-        run_read(DEFINITION, {"run": run, "control": run}, measure=cost)
+        made_arms.carry_out(made_arms.definition("cost"), {"run": run, "control": run})

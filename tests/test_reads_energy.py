@@ -1,8 +1,6 @@
-"""Energy scores of draws: guards and oracles, both forms, one N in both families."""
+"""Energy scores of draws: oracles, both forms, one N in both families."""
 
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,16 +8,14 @@ import pytest
 import xarray
 from rich.console import Console
 
-from arflow_eval import compose, read, refusal
-from arflow_eval.reading import run_oracles, run_read
+import made_arms
+from arflow_eval import read, refusal
+from arflow_eval.reading import run_oracles
 from arflow_eval.reads import energy_score as lone
 from arflow_eval.reads import energy_score_flow as both
 from arflow_eval.reads.made import made_arm
-from arflow_eval.reads.planted_draws import scaled_draws, uneven
+from made_arms import DRAWS, Arms, definition, families
 
-Arms = dict[str, xarray.Dataset]
-Change = Callable[[Arms], None]
-FRAMES, DRAWS = 960, 4
 MEASURES = {
     "energy_score": lone.energy_score,
     "energy_score_flow": both.energy_score_flow,
@@ -28,158 +24,9 @@ TABLES = {"energy_score": lone.table, "energy_score_flow": both.table}
 ROLES = {"energy_score": ("greedy", "draws"), "energy_score_flow": ("greedy", "draws", "flow")}
 
 
-def definition(name: str) -> dict[str, Any]:
-    words = [f"read={name}", *(f"arms.{role}=A" for role in ROLES[name]), "read.resamples=200"]
-    found: dict[str, Any] = compose.compose("read", words)["read"]
-    return found
-
-
-def made(*, flow_draws: int = DRAWS) -> Arms:
-    greedy = made_arm(chunk_mae=5.8026)
-    other = made_arm(chunk_mae=6.6).assign_attrs(arm="flow@0", checkpoint_digest="e" * 64)
-    factors = uneven(FRAMES, DRAWS) * np.resize([1, -1], DRAWS)
-    return {
-        "greedy": greedy,
-        "draws": scaled_draws(greedy, factors, temperature=1.0),
-        "flow": scaled_draws(other, uneven(FRAMES, flow_draws, seed=2), temperature=None),
-    }
-
-
 def carry_out(name: str, arms: Arms, **changed: Any) -> dict[str, Any]:
     given = {role: arms[role] for role in ROLES[name]}
-    return run_read({**definition(name), "oracles": {}, **changed}, given, measure=MEASURES[name])
-
-
-def attribute(role: str, **values: Any) -> Change:
-    def change(arms: Arms) -> None:
-        arms[role] = arms[role].assign_attrs(values)
-
-    return change
-
-
-def variable(role: str, name: str) -> Change:
-    def change(arms: Arms) -> None:
-        values = arms[role][name].to_numpy().copy()
-        values[3] += 1
-        arms[role] = arms[role].assign({name: (arms[role][name].dims, values)})
-
-    return change
-
-
-def column(role: str, name: str, values: Any) -> Change:
-    def change(arms: Arms) -> None:
-        arms[role] = arms[role].assign_coords({name: ("frame", values)})
-
-    return change
-
-
-def rows(role: str, chosen: Any) -> Change:
-    def change(arms: Arms) -> None:
-        arms[role] = arms[role].isel(frame=chosen)
-
-    return change
-
-
-def single_draw(role: str, arm: str) -> Change:
-    def change(arms: Arms) -> None:
-        arms[role] = arms[role].isel(draw=slice(1)).assign_attrs(arm=arm)
-
-    return change
-
-
-def two_greedy_draws(arms: Arms) -> None:
-    arms["greedy"] = arms["greedy"].isel(draw=[0, 0]).assign_attrs(arm="made@0_draws2_t1")
-    arms["draws"] = arms["draws"].assign_attrs(arm="made@0_draws2_t1_draws4_t1")
-
-
-def imported(role: str, *, folder: Path, off: float) -> Change:
-    """The arm as it is imported: its published mean lies beside the store, `off` on one frame."""
-
-    def change(arms: Arms) -> None:
-        stack = arms[role]["prediction"].to_numpy()
-        mean = stack.astype(np.float64).mean(axis=1).astype(np.float32)
-        mean[7, 0, 0] += off
-        np.save(folder / "pooled.npy", mean)
-        arms[role] = arms[role].assign_attrs(published={"pooled_digest": "a" * 64})
-        arms[role].encoding["source"] = str(folder / "predictions.zarr")
-
-    return change
-
-
-MUTATIONS: dict[str, tuple[Change, str]] = {
-    "complete": (attribute("draws", complete=False), "not marked complete"),
-    "same_space": (attribute("draws", action_units="radian"), "action_units is"),
-    "no_duplicates": (rows("draws", [0, 0, 1, 2]), "more than once"),
-    "same_frames": (column("draws", "frame_index", np.arange(FRAMES) % 4 + 1), "only in the"),
-    "window_fits": (attribute("draws", horizon=30), "horizons differ"),
-    "core_frames": (column("draws", "core", np.zeros(FRAMES, bool)), "core in only one"),
-    "same_truth": (variable("draws", "truth"), "recorded actions or valid steps differ"),
-    "same_baselines": (variable("draws", "state_copy_norm"), "state_copy_norm differs"),
-    "stated_draws": (attribute("draws", sample_draws=10), "sample_draws says 10"),
-    "several_draws": (single_draw("draws", "made@0_draws1_t1"), "draws arm has a single draw"),
-    "draws": (two_greedy_draws, "the greedy arm has 2 draws"),
-    "name_extends_by_draws": (attribute("draws", arm="b@0_draws4_t1"), "is called b@0_draws4_t1"),
-    "same_checkpoint": (attribute("draws", checkpoint_digest="f" * 64), "different checkpoints"),
-    "same_index": (column("draws", "index", np.arange(FRAMES) + 1), "index differs"),
-    "summaries_reproduced": (
-        attribute("greedy", summary={"chunk_mae": 5.81}),
-        "arrays give the chunk_mae 5.8026",
-    ),
-}
-OF_FLOW: dict[str, tuple[Change, str]] = {
-    "no_temperature": (attribute("flow", temperature=1.0), "flow arm has the temperature 1"),
-    "several_draws of flow": (single_draw("flow", "flow@0_draws1"), "flow arm has a single draw"),
-    "stated_draws of flow": (attribute("flow", arm="flow@0_draws10"), "name says 10"),
-    "same_frames of flow": (
-        column("flow", "frame_index", np.arange(FRAMES) % 4 + 1),
-        "only in the flow arm",
-    ),
-    "window_fits of flow": (attribute("flow", horizon=30), "flow 30 steps"),
-    "same_index of flow": (column("flow", "index", np.arange(FRAMES) + 1), "index differs"),
-    "matched draws": (
-        lambda arms: arms.update(flow=made(flow_draws=10)["flow"]),
-        r"different numbers of draws a frame \(draws 4, flow 10\)",
-    ),
-}
-CASES = [
-    *(("energy_score", name) for name in MUTATIONS),
-    *(("energy_score_flow", name) for name in MUTATIONS | OF_FLOW),
-]
-
-
-@pytest.mark.parametrize(("name", "mutation"), CASES)
-def test_every_guard_is_tripped_by_its_mutation(name: str, mutation: str) -> None:
-    arms = made()
-    change, message = (MUTATIONS | OF_FLOW)[mutation]
-    change(arms)
-    with pytest.raises(refusal.Refusal, match=message) as refused:
-        carry_out(name, arms)
-    assert refused.value.exit_code == refusal.GUARD
-    assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "role"),
-    [("energy_score", "draws"), ("energy_score_flow", "draws"), ("energy_score_flow", "flow")],
-)
-def test_a_mean_that_drifts_from_the_pooled_prediction_is_refused(
-    name: str, role: str, tmp_path: Path
-) -> None:
-    arms = made()
-    imported(role, folder=tmp_path, off=0)(arms)
-    assert "mean_reproduced" in carry_out(name, arms)["extended"]["guards_passed"]
-    imported(role, folder=tmp_path, off=0.01)(arms)
-    with pytest.raises(refusal.Refusal, match=f"the {role} arm's draws is not its") as refused:
-        carry_out(name, arms)
-    assert refused.value.exit_code == refusal.GUARD
-
-
-@pytest.mark.parametrize("name", MEASURES)
-def test_the_mutations_name_every_guard_that_the_read_runs(name: str) -> None:
-    passed = carry_out(name, made())["extended"]["guards_passed"]
-    cases = {mutation.split(" ")[0] for read_name, mutation in CASES if read_name == name}
-    assert set(passed) == (cases | {"mean_reproduced"}) - {"matched"}
-    assert set(definition(name)["guards"]) <= set(passed)
+    return made_arms.carry_out(definition(name), given, **changed)
 
 
 def distances(arm: xarray.Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -198,7 +45,7 @@ def distances(arm: xarray.Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def test_both_forms_are_those_of_the_definition() -> None:
-    arms = made()
+    arms = families()
     report = carry_out("energy_score_flow", arms)
     for role in ("draws", "flow"):
         far, apart, elements = distances(arms[role])
@@ -218,7 +65,7 @@ def test_both_forms_are_those_of_the_definition() -> None:
 
 @pytest.mark.parametrize("name", MEASURES)
 def test_greedy_is_its_distance_with_no_interaction_and_no_fair_form(name: str) -> None:
-    arms = made()
+    arms = families()
     found = carry_out(name, arms)["arms_pooled"]["greedy"]
     far, _, elements = distances(arms["greedy"])
     assert found["energy_score"] == round(np.average(far[:, 0], weights=elements), 6)
@@ -227,7 +74,7 @@ def test_greedy_is_its_distance_with_no_interaction_and_no_fair_form(name: str) 
 
 
 def test_the_gain_is_of_rounded_scores_and_the_delta_of_frames() -> None:
-    arms = made()
+    arms = families()
     report = carry_out("energy_score", arms)
     scores = {role: each["energy_score"] for role, each in report["arms_pooled"].items()}
     assert report["energy_score_gain"] == round(scores["greedy"] - scores["draws"], 6)
@@ -243,13 +90,13 @@ def test_the_gain_is_of_rounded_scores_and_the_delta_of_frames() -> None:
 
 
 def test_the_report_names_which_form_a_number_is() -> None:
-    forms = carry_out("energy_score", made())["forms"]
+    forms = carry_out("energy_score", families())["forms"]
     assert "comparable at one N only" in forms["energy_score"]
     assert "unbiased in N" in forms["fair_energy_score"]
 
 
 def test_unequal_stacks_are_matched_by_their_first_draws_and_that_is_stated() -> None:
-    arms = made(flow_draws=10)
+    arms = families(flow_draws=10)
     matched = carry_out("energy_score_flow", arms, first_draws=3)
     assert matched["sample_draws"] == 3
     assert matched["extended"]["draws_held"] == {"draws": 4, "flow": 10}
@@ -269,18 +116,18 @@ def test_unequal_stacks_are_matched_by_their_first_draws_and_that_is_stated() ->
 @pytest.mark.parametrize(("name", "draws"), [("energy_score", 5), ("energy_score_flow", 5)])
 def test_more_draws_than_a_stack_holds_are_refused(name: str, draws: int) -> None:
     with pytest.raises(refusal.Refusal, match="first_draws is 5") as refused:
-        carry_out(name, made(), first_draws=draws)
+        carry_out(name, families(), first_draws=draws)
     assert refused.value.exit_code == refusal.GUARD
 
 
 def test_a_lone_first_draw_is_refused_as_a_setting() -> None:
     with pytest.raises(refusal.Refusal, match="first_draws") as refused:
-        carry_out("energy_score", made(), first_draws=1)
+        carry_out("energy_score", families(), first_draws=1)
     assert refused.value.exit_code == refusal.USAGE
 
 
 def test_frames_with_a_failed_draw_have_another_n_and_are_left_out_of_the_families() -> None:
-    arms = made()
+    arms = families()
     stack = arms["flow"]["prediction"].to_numpy().copy()
     stack[[0, 3], 1] = np.nan  # two core frames
     arms["flow"] = arms["flow"].assign(prediction=(arms["flow"]["prediction"].dims, stack))
@@ -296,7 +143,7 @@ def test_frames_with_a_failed_draw_have_another_n_and_are_left_out_of_the_famili
 
 @pytest.mark.parametrize("name", MEASURES)
 def test_every_arm_is_read_on_the_frames_of_the_smallest(name: str) -> None:
-    arms = made()
+    arms = families()
     quarter = slice(1, None, 4)
     small = ROLES[name][-1]
     cut = {role: arm.isel(frame=quarter) for role, arm in arms.items()}
@@ -309,7 +156,7 @@ def test_every_arm_is_read_on_the_frames_of_the_smallest(name: str) -> None:
 
 @pytest.mark.parametrize("name", MEASURES)
 def test_what_stands_in_an_invalid_step_changes_no_bit(name: str) -> None:
-    arms = made()
+    arms = families()
     wanted = carry_out(name, arms)
     truth = arms["greedy"]["truth"].to_numpy().copy()
     truth[~arms["greedy"]["valid"].to_numpy()] = np.nan
@@ -362,7 +209,7 @@ def test_an_oracle_that_does_not_come_out_as_planted_is_seen() -> None:
 def test_the_screen_shows_both_forms_and_the_status(name: str) -> None:
     console = Console(width=100)
     with console.capture() as captured:
-        console.print(TABLES[name](carry_out(name, made())))
+        console.print(TABLES[name](carry_out(name, families())))
     shown = captured.get()
     for words in ("plain score", "fair score", "n/a", "draws - greedy", "exploratory"):
         assert words in shown

@@ -1,8 +1,6 @@
-"""The fairness of draws: guards and oracles, both instruments, the deficit by spread and step."""
+"""The fairness of draws: oracles, both instruments, the deficit by spread and step."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,153 +8,18 @@ import pytest
 import xarray
 from rich.console import Console
 
-from arflow_eval import compose, read, refusal
-from arflow_eval.reading import run_oracles, run_read
+import made_arms
+from arflow_eval import read
+from arflow_eval.reading import run_oracles
 from arflow_eval.reads.draws_fairness import draws_fairness, table
 from arflow_eval.reads.made import made_arm
-from arflow_eval.reads.planted_draws import scaled_draws, uneven
 from arflow_eval.reads.planted_fairness import oracles
-
-Arms = dict[str, xarray.Dataset]
-Change = Callable[[Arms], None]
-FRAMES, DRAWS = 960, 4
-EMPTY = [0, 3, 4]  # core frames without a valid step
+from made_arms import Arms, carry_out, fair_pair
 
 
 @pytest.fixture(scope="module")
 def definition() -> dict[str, Any]:
-    words = ["read=draws_fairness", "arms.treatment=A", "arms.control=B", "read.resamples=200"]
-    found: dict[str, Any] = compose.compose("read", words)["read"]
-    return found
-
-
-def made(*, control_draws: int = DRAWS) -> Arms:
-    """An AR and a flow stack whose errors differ, on frames of which three have no valid step."""
-    found = {}
-    for role, size, name in (("treatment", 6.0, "made@0"), ("control", 5.3, "flow@0")):
-        greedy = made_arm(chunk_mae=size).assign_attrs(arm=name)
-        valid = greedy["valid"].to_numpy().copy()
-        valid[EMPTY] = False
-        valid[9, 0] = False  # a first step that is not scored
-        greedy = greedy.assign(valid=(greedy["valid"].dims, valid))
-        ar = role == "treatment"
-        factors = uneven(FRAMES, DRAWS if ar else control_draws, seed=1 if ar else 2)
-        found[role] = scaled_draws(greedy, factors, temperature=1.0 if ar else None)
-    return found
-
-
-def carry_out(definition: dict[str, Any], arms: Arms, **changed: Any) -> dict[str, Any]:
-    return run_read({**definition, "oracles": {}, **changed}, arms, measure=draws_fairness)
-
-
-def attribute(role: str, **values: Any) -> Change:
-    def change(arms: Arms) -> None:
-        arms[role] = arms[role].assign_attrs(values)
-
-    return change
-
-
-def variable(role: str, name: str) -> Change:
-    def change(arms: Arms) -> None:
-        values = arms[role][name].to_numpy().copy()
-        values[5] += 1
-        arms[role] = arms[role].assign({name: (arms[role][name].dims, values)})
-
-    return change
-
-
-def column(role: str, name: str, values: Any) -> Change:
-    def change(arms: Arms) -> None:
-        arms[role] = arms[role].assign_coords({name: ("frame", values)})
-
-    return change
-
-
-def rows(role: str, chosen: Any) -> Change:
-    def change(arms: Arms) -> None:
-        arms[role] = arms[role].isel(frame=chosen)
-
-    return change
-
-
-def single_draw(role: str, arm: str) -> Change:
-    def change(arms: Arms) -> None:
-        arms[role] = arms[role].isel(draw=slice(1)).assign_attrs(arm=arm)
-
-    return change
-
-
-def imported(role: str, *, folder: Path, off: float) -> Change:
-    """The arm as it is imported: its published mean lies beside the store, `off` on one frame."""
-
-    def change(arms: Arms) -> None:
-        stack = arms[role]["prediction"].to_numpy()
-        mean = stack.astype(np.float64).mean(axis=1).astype(np.float32)
-        mean[7, 0, 0] += off
-        np.save(folder / "pooled.npy", mean)
-        arms[role] = arms[role].assign_attrs(published={"pooled_digest": "a" * 64})
-        arms[role].encoding["source"] = str(folder / "predictions.zarr")
-
-    return change
-
-
-MUTATIONS: dict[str, tuple[Change, str]] = {
-    "complete": (attribute("control", complete=False), "not marked complete"),
-    "same_space": (attribute("control", action_units="radian"), "action_units is"),
-    "no_duplicates": (rows("control", [0, 0, 1, 2]), "more than once"),
-    "same_frames": (column("control", "frame_index", np.arange(FRAMES) % 4 + 1), "only in the"),
-    "window_fits": (attribute("control", horizon=30), "horizons differ"),
-    "core_frames": (column("control", "core", np.zeros(FRAMES, bool)), "core in only one"),
-    "same_truth": (variable("control", "truth"), "recorded actions or valid steps differ"),
-    "same_baselines": (variable("treatment", "state_copy"), "state_copy differs"),
-    "stated_draws": (attribute("treatment", sample_draws=10), "sample_draws says 10"),
-    "stated_draws of the control": (attribute("control", arm="flow@0_draws10"), "name says 10"),
-    "several_draws": (single_draw("treatment", "made@0_draws1_t1"), "treatment arm has a single"),
-    "several_draws of the control": (
-        single_draw("control", "flow@0_draws1"),
-        "control arm has a single",
-    ),
-    "same_index": (column("control", "index", np.arange(FRAMES) + 1), "index differs"),
-    "summaries_reproduced": (
-        attribute("control", summary={"chunk_mae": 9.0}),
-        "the control arm's arrays give the chunk_mae",
-    ),
-    "matched draws": (
-        lambda arms: arms.update(control=made(control_draws=10)["control"]),
-        r"different numbers of draws a frame \(treatment 4, control 10\)",
-    ),
-}
-
-
-@pytest.mark.parametrize("mutation", MUTATIONS)
-def test_every_guard_is_tripped_by_its_mutation(definition: dict[str, Any], mutation: str) -> None:
-    arms = made()
-    change, message = MUTATIONS[mutation]
-    change(arms)
-    with pytest.raises(refusal.Refusal, match=message) as refused:
-        carry_out(definition, arms)
-    assert refused.value.exit_code == refusal.GUARD
-    assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize("role", ["treatment", "control"])
-def test_a_mean_that_drifts_from_the_pooled_prediction_is_refused(
-    definition: dict[str, Any], role: str, tmp_path: Path
-) -> None:
-    arms = made()
-    imported(role, folder=tmp_path, off=0)(arms)
-    assert "mean_reproduced" in carry_out(definition, arms)["extended"]["guards_passed"]
-    imported(role, folder=tmp_path, off=0.01)(arms)
-    with pytest.raises(refusal.Refusal, match=f"the {role} arm's draws is not its") as refused:
-        carry_out(definition, arms)
-    assert refused.value.exit_code == refusal.GUARD
-
-
-def test_the_mutations_name_every_guard_that_the_read_runs(definition: dict[str, Any]) -> None:
-    passed = carry_out(definition, made())["extended"]["guards_passed"]
-    cases = {name.split(" ")[0] for name in MUTATIONS}
-    assert set(passed) == (cases | {"mean_reproduced"}) - {"matched"}
-    assert set(definition["guards"]) <= set(passed)
+    return made_arms.definition("draws_fairness")
 
 
 def by_hand(arm: xarray.Dataset) -> dict[str, Any]:
@@ -178,7 +41,7 @@ def by_hand(arm: xarray.Dataset) -> dict[str, Any]:
 
 
 def test_both_instruments_pool_by_valid_element(definition: dict[str, Any]) -> None:
-    arms = made()
+    arms = fair_pair()
     report = carry_out(definition, arms)
     for role, arm in arms.items():
         found = by_hand(arm)
@@ -195,7 +58,7 @@ def test_both_instruments_pool_by_valid_element(definition: dict[str, Any]) -> N
 def test_frames_without_a_valid_step_stay_in_the_differences_as_zeros(
     definition: dict[str, Any],
 ) -> None:
-    arms = made()
+    arms = fair_pair()
     report = carry_out(definition, arms)
     found = {role: by_hand(arm) for role, arm in arms.items()}
     for instrument, key in (("mean_of_draws", "mean"), ("best_of_n", "best")):
@@ -209,7 +72,7 @@ def test_frames_without_a_valid_step_stay_in_the_differences_as_zeros(
 
 
 def test_the_deficit_is_by_quarter_of_each_arms_own_spread(definition: dict[str, Any]) -> None:
-    arms = made()
+    arms = fair_pair()
     report = carry_out(definition, arms)
     found = {role: by_hand(arm) for role, arm in arms.items()}
     for role in arms:
@@ -227,7 +90,7 @@ def test_the_deficit_is_by_quarter_of_each_arms_own_spread(definition: dict[str,
 def test_step_curves_divide_by_the_frames_in_which_the_step_is_valid(
     definition: dict[str, Any],
 ) -> None:
-    arms = made()
+    arms = fair_pair()
     report = carry_out(definition, arms)
     for role, arm in arms.items():
         found = by_hand(arm)
@@ -237,7 +100,7 @@ def test_step_curves_divide_by_the_frames_in_which_the_step_is_valid(
 
 
 def test_a_step_that_is_valid_in_no_frame_has_no_error(definition: dict[str, Any]) -> None:
-    arms = made()
+    arms = fair_pair()
     for role, arm in arms.items():
         valid = arm["valid"].to_numpy().copy()
         valid[:, 40:] = False
@@ -252,7 +115,7 @@ def test_a_step_that_is_valid_in_no_frame_has_no_error(definition: dict[str, Any
 
 
 def test_unequal_stacks_are_matched_by_their_first_draws(definition: dict[str, Any]) -> None:
-    arms = made(control_draws=10)
+    arms = fair_pair(control_draws=10)
     report = carry_out(definition, arms, first_draws=4)
     assert report["sample_draws"] == 4
     assert report["extended"]["draws_held"] == {"treatment": 4, "control": 10}
@@ -263,7 +126,7 @@ def test_unequal_stacks_are_matched_by_their_first_draws(definition: dict[str, A
 
 
 def test_an_arm_of_more_frames_is_read_on_those_of_the_other(definition: dict[str, Any]) -> None:
-    arms = made()
+    arms = fair_pair()
     quarter = {role: arm.isel(frame=slice(1, None, 4)) for role, arm in arms.items()}
     joined = carry_out(definition, {**arms, "control": quarter["control"]})
     alone = carry_out(definition, quarter)
@@ -273,7 +136,7 @@ def test_an_arm_of_more_frames_is_read_on_those_of_the_other(definition: dict[st
 
 
 def test_what_stands_in_an_invalid_step_changes_no_bit(definition: dict[str, Any]) -> None:
-    arms = made()
+    arms = fair_pair()
     wanted = carry_out(definition, arms)
     for role, arm in arms.items():
         truth = arm["truth"].to_numpy().copy()
@@ -319,7 +182,7 @@ def test_the_screen_shows_instruments_quarters_steps_and_status(
 ) -> None:
     console = Console(width=100)
     with console.capture() as captured:
-        console.print(table(carry_out(definition, made())))
+        console.print(table(carry_out(definition, fair_pair())))
     shown = captured.get()
     for words in ("a single draw", "best of 4", "quarter by spread of control", "exploratory"):
         assert words in shown

@@ -1,141 +1,28 @@
-"""The registered study of sampled draws: guards and their mutations, branches, published keys."""
+"""The registered study of sampled draws: branches, published keys, subsets, definitions."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import xarray
 
+import made_arms
 from arflow_eval import compose, read, refusal
-from arflow_eval.reading import run_oracles, run_read
-from arflow_eval.reads import expectations, registered
-from arflow_eval.reads.made import made_arm, planted
+from arflow_eval.reading import run_oracles
+from arflow_eval.reads import expectations
+from arflow_eval.reads.made import made_arm
 from arflow_eval.reads.sampled_draws import ar_sampled_draws
-
-Arms = dict[str, xarray.Dataset]
+from made_arms import carry_out, sampled
 
 
 @pytest.fixture(scope="module")
 def definition() -> dict[str, Any]:
-    words = ["read=ar_sampled_draws", "arms.greedy=A", "arms.draws=B", "read.resamples=300"]
-    found: dict[str, Any] = compose.compose("read", words)["read"]
-    return found
-
-
-def made(*, factor: float = 0.95) -> Arms:
-    greedy = made_arm(chunk_mae=5.8026)
-    name = f"{greedy.attrs['arm']}_draws10_t1"
-    return {
-        "greedy": greedy,
-        "draws": planted(greedy, factor=factor, draws=10, name=name, temperature=1.0),
-    }
-
-
-def carry_out(definition: dict[str, Any], arms: Arms, **changed: Any) -> dict[str, Any]:
-    return run_read({**definition, **changed}, arms, measure=ar_sampled_draws)
-
-
-def attribute(role: str, **values: Any) -> Callable[[Arms], None]:
-    def change(arms: Arms) -> None:
-        arms[role] = arms[role].assign_attrs(values)
-
-    return change
-
-
-def variable(role: str, name: str) -> Callable[[Arms], None]:
-    def change(arms: Arms) -> None:
-        values = arms[role][name].to_numpy().copy()
-        values[3] += 1
-        arms[role] = arms[role].assign({name: (arms[role][name].dims, values)})
-
-    return change
-
-
-def rows(role: str, chosen: Any) -> Callable[[Arms], None]:
-    def change(arms: Arms) -> None:
-        arms[role] = arms[role].isel(frame=chosen)
-
-    return change
-
-
-def foreign(arms: Arms) -> None:
-    names = arms["draws"]["repo_name"].to_numpy().copy()
-    names[5] = "someone/else"
-    arms["draws"] = arms["draws"].assign_coords(repo_name=("frame", names))
-
-
-def fewer_draws(arms: Arms) -> None:
-    arms["draws"] = arms["draws"].isel(draw=slice(9))
-
-
-# every guard that the study runs, and a change of good arms that must trip it
-MUTATIONS: dict[str, tuple[Callable[[Arms], None], str]] = {
-    "complete": (attribute("draws", complete=False), "not marked complete"),
-    "same_space": (attribute("draws", action_units="radian"), "action_units is"),
-    "no_duplicates": (rows("draws", [0, 0, 1, 2]), "more than once"),
-    "same_frames": (foreign, "only in the"),
-    "window_fits": (attribute("draws", horizon=30), "horizons differ"),
-    "core_frames": (
-        lambda arms: arms.update(
-            draws=arms["draws"].assign_coords(core=("frame", np.zeros(960, bool)))
-        ),
-        "core in only one",
-    ),
-    "same_truth": (variable("draws", "truth"), "recorded actions or valid steps differ"),
-    "same_baselines": (variable("draws", "state_copy"), "state_copy differs"),
-    "same_baselines of the norm": (
-        variable("greedy", "state_copy_norm"),
-        "state_copy_norm differs",
-    ),
-    "temperatures": (attribute("draws", temperature=0.7), "has the temperature 0.7"),
-    "temperatures of greedy": (attribute("greedy", temperature=1.0), "registered 0"),
-    "draws": (fewer_draws, "has 9 draws a frame"),
-    "name_extends": (attribute("draws", arm="made@0_draws10_t0.7"), "extended by exactly"),
-    "one_checkpoint": (attribute("draws", checkpoint_digest="f" * 64), "different checkpoints"),
-    "one_checkpoint unknown": (attribute("greedy", checkpoint_digest=None), "or none is known"),
-    "summaries_reproduced": (
-        attribute("greedy", summary={"chunk_mae": 5.81, "first_mae": 1.0}),
-        "arrays give the chunk_mae 5.8026",
-    ),
-}
-
-
-@pytest.mark.parametrize("mutation", MUTATIONS)
-def test_every_guard_is_tripped_by_its_mutation(definition: dict[str, Any], mutation: str) -> None:
-    arms = made()
-    change, message = MUTATIONS[mutation]
-    change(arms)
-    with pytest.raises(refusal.Refusal, match=message) as refused:
-        carry_out(definition, arms)
-    assert refused.value.exit_code == refusal.GUARD
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"rows": 25800, "core": None, "digest": None}, "has the rows 960"),
-        ({"rows": None, "core": 17204, "digest": None}, "has the core 640"),
-        ({"rows": None, "core": None, "digest": "ab"}, "has the digest None"),
-    ],
-)
-def test_another_panel_than_the_registered_one_is_refused(
-    definition: dict[str, Any], settings: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(refusal.Refusal, match=message):
-        carry_out(definition, made(), guards={**definition["guards"], "panel": settings})
-
-
-def test_the_mutations_name_every_guard_that_the_study_runs(definition: dict[str, Any]) -> None:
-    passed = carry_out(definition, made())["extended"]["guards_passed"]
-    assert set(passed) - {"panel"} == {name.split(" ")[0] for name in MUTATIONS}
-    assert set(definition["guards"]) == set(registered.GUARDS) & set(passed)
+    return made_arms.definition("ar_sampled_draws")
 
 
 def test_the_report_has_the_published_keys_exactly(definition: dict[str, Any]) -> None:
-    report = carry_out(definition, made())
+    report = carry_out(definition, sampled())
     keys = {
         "": "arms_pooled subset_mode n_rows_paired read1_delta_ar read2_fairness_vs_flow"
         " read3_family_band read4_first_mirrors read5_execution_oracles expectations decision"
@@ -167,7 +54,7 @@ def test_the_report_has_the_published_keys_exactly(definition: dict[str, Any]) -
 
 
 def test_the_sentences_are_the_published_ones(definition: dict[str, Any]) -> None:
-    assembly = carry_out(definition, made())["decision"]["assembly"]
+    assembly = carry_out(definition, sampled())["decision"]["assembly"]
     assert assembly == [
         (
             "E1 MET + E2 MET: Delta_AR < 0 with CI95 excluding 0 and |Delta_AR| < 1.258 \u2014 the"
@@ -185,7 +72,8 @@ def test_every_oracle_of_the_study_fires_its_branch(definition: dict[str, Any]) 
 
 
 def test_on_a_given_arm_a_branch_out_of_reach_is_listed_as_such(definition: dict[str, Any]) -> None:
-    fired = run_oracles(definition, measure=ar_sampled_draws, given=made_arm(chunk_mae=2.0))
+    arm = made_arm(chunk_mae=2.0).assign_attrs(panel_digest="whole")
+    fired = run_oracles(definition, measure=ar_sampled_draws, given=arm)
     said = {each.name: each for each in fired}
     assert all(each.passed for each in fired)
     assert said["e2_not_met"].planted is None
@@ -196,14 +84,14 @@ def test_a_read_whose_oracle_fails_refuses_real_arms(definition: dict[str, Any])
     broken = json.loads(json.dumps(definition))
     broken["oracles"]["branches"]["none"]["factor"] = 0.97
     with pytest.raises(refusal.Refusal, match="the oracle none of ar_sampled_draws") as refused:
-        carry_out(broken, made())
+        carry_out(broken, sampled(), oracles=broken["oracles"])
     assert refused.value.exit_code == refusal.GUARD
 
 
 def test_an_arm_that_holds_only_the_mean_of_its_draws_counts_those_behind_it(
     definition: dict[str, Any],
 ) -> None:
-    arms = made()
+    arms = sampled()
     mean = arms["draws"].isel(draw=slice(1)).assign_attrs(pooled=True, sample_draws=10)
     whole, pooled = (
         carry_out(definition, {**arms, "draws": each}) for each in (arms["draws"], mean)
@@ -213,7 +101,7 @@ def test_an_arm_that_holds_only_the_mean_of_its_draws_counts_those_behind_it(
 
 
 def test_a_strict_subset_is_joined_repooled_and_flagged(definition: dict[str, Any]) -> None:
-    arms = made()
+    arms = sampled()
     quarter = np.flatnonzero(np.arange(960) % 4 == 1)
     both = {role: arm.isel(frame=quarter) for role, arm in arms.items()}
     joined = carry_out(definition, {"greedy": arms["greedy"], "draws": both["draws"]})
@@ -225,14 +113,14 @@ def test_a_strict_subset_is_joined_repooled_and_flagged(definition: dict[str, An
 
 
 def test_a_subset_is_refused_where_the_read_allows_none(definition: dict[str, Any]) -> None:
-    arms = made()
+    arms = sampled()
     arms["draws"] = arms["draws"].isel(frame=slice(0, 480))
     with pytest.raises(refusal.Refusal, match="only in the greedy arm"):
         carry_out(definition, arms, subset=False)
 
 
 def test_a_missing_row_in_the_larger_arm_is_refused(definition: dict[str, Any]) -> None:
-    arms = made()
+    arms = sampled()
     arms["greedy"] = arms["greedy"].isel(frame=slice(1, None))
     arms["draws"] = arms["draws"].isel(frame=slice(0, 480))
     with pytest.raises(refusal.Refusal, match="only in the"):
@@ -276,7 +164,7 @@ def test_a_definition_that_does_not_hold_together_is_refused(
     definition: dict[str, Any], changed: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(refusal.Refusal, match=message) as refused:
-        carry_out(definition, made(), **{"oracles": {}, **changed})
+        carry_out(definition, sampled(), **changed)
     assert refused.value.exit_code == refusal.USAGE
 
 
@@ -291,3 +179,29 @@ def test_a_report_is_written_only_after_every_guard(tmp_path: Path) -> None:
     words = ["read=ar_sampled_draws", "arms.greedy=nowhere", "arms.draws=nowhere"]
     assert read.main([*words, f"store.root={tmp_path}"]) == refusal.USAGE
     assert not list(tmp_path.iterdir())
+
+
+def test_the_registered_panel_and_its_quarter_are_those_of_the_study() -> None:
+    words = ["read=ar_sampled_draws", "oracle=true"]
+    assert compose.compose("read", words)["read"]["guards"]["panel"] == {
+        "one_of": [
+            {"rows": 25800, "core": 17204, "repos": 878, "digest": None},
+            {"rows": 4301, "core": 4301, "repos": None, "digest": None},
+        ]
+    }
+
+
+@pytest.mark.parametrize("panels", [None, [], [{"core": 640}], [{"rows": 1}, {"repos": 240}]])
+def test_another_panel_is_read_where_the_command_says_so(
+    definition: dict[str, Any], panels: Any
+) -> None:
+    guards = {**definition["guards"], "panel": {"one_of": panels}}
+    report = carry_out(definition, sampled(), guards=guards)
+    assert report["extended"]["definition"]["guards"]["panel"] == {"one_of": panels}
+
+
+def test_a_misspelt_count_of_a_panel_is_a_usage_error(definition: dict[str, Any]) -> None:
+    guards = {**definition["guards"], "panel": {"one_of": [{"row": 960}]}}
+    with pytest.raises(refusal.Refusal, match=r"did you mean .*one_of=rows") as refused:
+        carry_out(definition, sampled(), guards=guards)
+    assert refused.value.exit_code == refusal.USAGE

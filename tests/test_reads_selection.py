@@ -1,9 +1,7 @@
-"""The selection ceiling: its guards and oracles, the ladder, the headroom, and where gains lie."""
+"""The selection ceiling: its oracles, the ladder, the headroom, and where gains lie."""
 
 import json
-from collections.abc import Callable
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,179 +9,24 @@ import pytest
 import xarray
 from rich.console import Console
 
-from arflow_eval import compose, read, refusal
-from arflow_eval.reading import run_oracles, run_read
+import made_arms
+from arflow_eval import read, refusal
+from arflow_eval.reading import run_oracles
 from arflow_eval.reads.made import made_arm
-from arflow_eval.reads.planted_draws import oracles, scaled_draws, uneven
+from arflow_eval.reads.planted_draws import oracles, scaled_draws
 from arflow_eval.reads.selection_ceiling import selection_ceiling, table
 from arflow_eval.stats.scoring import arm_errors
-
-Arms = dict[str, xarray.Dataset]
-Change = Callable[[Arms, Path], None]
-FRAMES, DRAWS = 960, 4
+from made_arms import DRAWS, FRAMES, Arms, carry_out, ceiling
 
 
 @pytest.fixture(scope="module")
 def definition() -> dict[str, Any]:
-    words = ["read=selection_ceiling", "arms.greedy=A", "arms.draws=B", "read.resamples=200"]
-    found: dict[str, Any] = compose.compose("read", words)["read"]
-    return found
-
-
-def made(*, draws: int = DRAWS) -> Arms:
-    greedy = made_arm(chunk_mae=5.8026)
-    return {
-        "greedy": greedy,
-        "draws": scaled_draws(greedy, uneven(FRAMES, draws), temperature=1.0),
-    }
-
-
-def carry_out(definition: dict[str, Any], arms: Arms, **changed: Any) -> dict[str, Any]:
-    return run_read({**definition, "oracles": {}, **changed}, arms, measure=selection_ceiling)
-
-
-def attribute(role: str, **values: Any) -> Change:
-    def change(arms: Arms, folder: Path) -> None:
-        del folder
-        arms[role] = arms[role].assign_attrs(values)
-
-    return change
-
-
-def variable(role: str, name: str) -> Change:
-    def change(arms: Arms, folder: Path) -> None:
-        del folder
-        values = arms[role][name].to_numpy().copy()
-        values[3] += 1
-        arms[role] = arms[role].assign({name: (arms[role][name].dims, values)})
-
-    return change
-
-
-def rows(role: str, chosen: Any) -> Change:
-    def change(arms: Arms, folder: Path) -> None:
-        del folder
-        arms[role] = arms[role].isel(frame=chosen)
-
-    return change
-
-
-def column(role: str, name: str, values: Any) -> Change:
-    def change(arms: Arms, folder: Path) -> None:
-        del folder
-        arms[role] = arms[role].assign_coords({name: ("frame", values)})
-
-    return change
-
-
-def single_draw(arms: Arms, folder: Path) -> None:
-    del folder
-    one = arms["draws"].isel(draw=slice(1))
-    arms["draws"] = one.assign_attrs(arm="made@0_draws1_t1")
-
-
-def two_greedy_draws(arms: Arms, folder: Path) -> None:
-    del folder
-    arms["greedy"] = arms["greedy"].isel(draw=[0, 0]).assign_attrs(arm="made@0_draws2_t1")
-    arms["draws"] = arms["draws"].assign_attrs(arm="made@0_draws2_t1_draws4_t1")
-
-
-def imported(arm: xarray.Dataset, folder: Path, *, off: float) -> xarray.Dataset:
-    """An arm as it is imported: its published mean lies beside the store, `off` on one frame."""
-    mean = arm["prediction"].to_numpy().astype(np.float64).mean(axis=1).astype(np.float32)
-    mean[7, 0, 0] += off
-    np.save(folder / "pooled.npy", mean)
-    found = arm.assign_attrs(published={"pooled_digest": "a" * 64}, sample_draws=DRAWS)
-    found.encoding["source"] = str(folder / "predictions.zarr")
-    return found
-
-
-def drifting(arms: Arms, folder: Path) -> None:
-    arms["draws"] = imported(arms["draws"], folder, off=0.01)
-
-
-def without_its_mean(arms: Arms, folder: Path) -> None:
-    arms["draws"] = imported(arms["draws"], folder, off=0)
-    (folder / "pooled.npy").unlink()
-
-
-# every guard that the read runs, and a change of good arms that must trip it
-MUTATIONS: dict[str, tuple[Change, str]] = {
-    "complete": (attribute("draws", complete=False), "not marked complete"),
-    "same_space": (attribute("draws", action_units="radian"), "action_units is"),
-    "no_duplicates": (rows("draws", [0, 0, 1, 2]), "more than once"),
-    "same_frames": (
-        column("draws", "frame_index", np.arange(FRAMES) % 4 + 1),
-        "only in the greedy arm",
-    ),
-    "same_frames of a larger stack": (rows("greedy", slice(480)), "the draws arm holds 960 frames"),
-    "window_fits": (attribute("draws", horizon=30), "horizons differ"),
-    "core_frames": (column("draws", "core", np.zeros(FRAMES, bool)), "core in only one"),
-    "same_truth": (variable("draws", "truth"), "recorded actions or valid steps differ"),
-    "same_baselines": (variable("draws", "state_copy"), "state_copy differs"),
-    "stated_draws": (attribute("draws", sample_draws=10), "sample_draws says 10"),
-    "stated_draws of a configuration": (
-        attribute("draws", config={"decode": {"draws": 3}}),
-        "config says 3",
-    ),
-    "stated_draws of a name": (attribute("draws", arm="made@0_draws8_t1"), "name says 8"),
-    "stated_draws without a name": (attribute("draws", arm="made@0"), "ends in _draws4"),
-    "stated_draws of a mean alone": (
-        attribute("greedy", sample_draws=10, pooled=True),
-        "holds 1 draws a frame and its sample_draws says 10",
-    ),
-    "several_draws": (single_draw, "a single draw a frame"),
-    "draws": (two_greedy_draws, "the greedy arm has 2 draws"),
-    "name_extends_by_draws": (
-        attribute("draws", arm="other@0_draws4_t1"),
-        "is called other@0_draws4_t1",
-    ),
-    "name_extends_by_draws and no more": (
-        attribute("draws", arm="made@0b_draws4_t1"),
-        "is called made@0b_draws4_t1",
-    ),
-    "same_checkpoint": (attribute("draws", checkpoint_digest="f" * 64), "different checkpoints"),
-    "same_checkpoint unknown": (attribute("greedy", checkpoint_digest=None), "or none is known"),
-    "same_index": (column("draws", "index", np.arange(FRAMES) + 1), "index differs"),
-    "mean_reproduced": (drifting, "is not its pooled prediction on 1 frames"),
-    "mean_reproduced without the mean": (without_its_mean, "not beside its store"),
-    "summaries_reproduced": (
-        attribute("greedy", summary={"chunk_mae": 5.81}),
-        "arrays give the chunk_mae 5.8026",
-    ),
-}
-
-
-@pytest.mark.parametrize("mutation", MUTATIONS)
-def test_every_guard_is_tripped_by_its_mutation(
-    definition: dict[str, Any], mutation: str, tmp_path: Path
-) -> None:
-    arms = made()
-    change, message = MUTATIONS[mutation]
-    change(arms, tmp_path)
-    with pytest.raises(refusal.Refusal, match=message) as refused:
-        carry_out(definition, arms)
-    assert refused.value.exit_code == refusal.GUARD
-    assert "\n" not in str(refused.value)
-
-
-def test_the_mutations_name_every_guard_that_the_read_runs(definition: dict[str, Any]) -> None:
-    passed = carry_out(definition, made())["extended"]["guards_passed"]
-    assert set(passed) == {name.split(" ")[0] for name in MUTATIONS}
-    assert set(definition["guards"]) <= set(passed)
-
-
-def test_an_imported_stack_with_its_own_mean_passes(
-    definition: dict[str, Any], tmp_path: Path
-) -> None:
-    arms = made()
-    arms["draws"] = imported(arms["draws"], tmp_path, off=0)
-    assert "mean_reproduced" in carry_out(definition, arms)["extended"]["guards_passed"]
+    return made_arms.definition("selection_ceiling")
 
 
 @pytest.mark.parametrize("tag", ["_draws4_t0.7", "_draws4", "_draws4_ticket", "_draws4_t1to0.5"])
 def test_draws_of_any_temperature_are_read(definition: dict[str, Any], tag: str) -> None:
-    arms = made()
+    arms = ceiling()
     arms["draws"] = arms["draws"].assign_attrs(arm=f"made@0{tag}")
     assert carry_out(definition, arms)["sample_draws"] == DRAWS
 
@@ -198,7 +41,7 @@ def frame_errors(arm: xarray.Dataset) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_the_ladder_is_the_mean_over_all_subsets_of_k_draws(definition: dict[str, Any]) -> None:
-    arms = made()
+    arms = ceiling()
     report = carry_out(definition, arms)
     errors, weight = frame_errors(arms["draws"])
     for size in range(1, DRAWS + 1):
@@ -211,7 +54,7 @@ def test_the_ladder_is_the_mean_over_all_subsets_of_k_draws(definition: dict[str
 def test_the_last_rung_is_the_pooled_error_of_the_composite_of_best_draws(
     definition: dict[str, Any],
 ) -> None:
-    arms = made()
+    arms = ceiling()
     report = carry_out(definition, arms)
     stack = arms["draws"]["prediction"].to_numpy()
     core = arms["draws"]["core"].to_numpy()
@@ -225,7 +68,7 @@ def test_the_last_rung_is_the_pooled_error_of_the_composite_of_best_draws(
 
 
 def test_the_first_step_picks_its_own_best_draw(definition: dict[str, Any]) -> None:
-    arms = made()
+    arms = ceiling()
     report = carry_out(definition, arms)
     core = arms["draws"]["core"].to_numpy()
     truth = arms["draws"]["truth"].to_numpy()[core, None, 0]
@@ -237,7 +80,7 @@ def test_the_first_step_picks_its_own_best_draw(definition: dict[str, Any]) -> N
 
 
 def test_headroom_is_of_rounded_errors_and_exact_beside(definition: dict[str, Any]) -> None:
-    report = carry_out(definition, made())
+    report = carry_out(definition, ceiling())
     for base in ("greedy", "ensemble"):
         pooled = report["arms_pooled"][base]["chunk_mae"]
         best = report["ladder"]["chunk_mae"][-1]
@@ -248,7 +91,7 @@ def test_headroom_is_of_rounded_errors_and_exact_beside(definition: dict[str, An
 
 
 def test_gains_are_per_frame_and_go_with_the_dispersion(definition: dict[str, Any]) -> None:
-    arms = made()
+    arms = ceiling()
     report = carry_out(definition, arms)
     single, _ = frame_errors(arms["greedy"])
     errors, _ = frame_errors(arms["draws"])
@@ -267,7 +110,7 @@ def test_gains_are_per_frame_and_go_with_the_dispersion(definition: dict[str, An
 
 
 def test_frames_without_a_valid_step_are_left_out_and_counted(definition: dict[str, Any]) -> None:
-    arms = made()
+    arms = ceiling()
     valid = arms["greedy"]["valid"].to_numpy().copy()
     valid[[0, 3]] = False
     arms = {role: arm.assign(valid=(arm["valid"].dims, valid)) for role, arm in arms.items()}
@@ -278,7 +121,7 @@ def test_frames_without_a_valid_step_are_left_out_and_counted(definition: dict[s
 
 
 def test_what_stands_in_an_invalid_step_changes_no_bit(definition: dict[str, Any]) -> None:
-    arms = made()
+    arms = ceiling()
     wanted = carry_out(definition, arms)
     truth = arms["greedy"]["truth"].to_numpy().copy()
     truth[~arms["greedy"]["valid"].to_numpy()] = np.nan
@@ -289,7 +132,7 @@ def test_what_stands_in_an_invalid_step_changes_no_bit(definition: dict[str, Any
 def test_draws_that_do_not_differ_gain_nothing_and_the_first_is_the_best(
     definition: dict[str, Any],
 ) -> None:
-    arms = made()
+    arms = ceiling()
     arms["draws"] = scaled_draws(arms["greedy"], np.ones((FRAMES, DRAWS)), temperature=1.0)
     same = arms["greedy"]["prediction"].isel(draw=[0] * DRAWS)
     arms["draws"] = arms["draws"].assign(prediction=same)
@@ -306,7 +149,7 @@ def test_draws_that_do_not_differ_gain_nothing_and_the_first_is_the_best(
 
 
 def test_a_failed_draw_is_never_the_best_and_is_counted(definition: dict[str, Any]) -> None:
-    arms = made()
+    arms = ceiling()
     stack = arms["draws"]["prediction"].to_numpy().copy()
     stack[:, 2] = np.nan
     arms["draws"] = arms["draws"].assign(prediction=(arms["draws"]["prediction"].dims, stack))
@@ -316,7 +159,7 @@ def test_a_failed_draw_is_never_the_best_and_is_counted(definition: dict[str, An
 
 
 def test_a_prediction_that_is_nan_in_a_scored_step_is_refused(definition: dict[str, Any]) -> None:
-    arms = made()
+    arms = ceiling()
     stack = arms["draws"]["prediction"].to_numpy().copy()
     stack[0, 1, 2, 3] = np.nan
     arms["draws"] = arms["draws"].assign(prediction=(arms["draws"]["prediction"].dims, stack))
@@ -326,7 +169,7 @@ def test_a_prediction_that_is_nan_in_a_scored_step_is_refused(definition: dict[s
 
 
 def test_greedy_is_read_on_the_frames_of_a_smaller_stack(definition: dict[str, Any]) -> None:
-    arms = made()
+    arms = ceiling()
     quarter = slice(1, None, 4)
     both = {role: arm.isel(frame=quarter) for role, arm in arms.items()}
     joined = carry_out(definition, {**arms, "draws": both["draws"]})
@@ -337,7 +180,7 @@ def test_greedy_is_read_on_the_frames_of_a_smaller_stack(definition: dict[str, A
 
 
 def test_the_order_of_the_frames_in_a_store_moves_no_bit(definition: dict[str, Any]) -> None:
-    arms = made()
+    arms = ceiling()
     wanted = carry_out(definition, arms)
     order = np.random.default_rng(0).permutation(FRAMES)
     shuffled = {role: arm.isel(frame=order) for role, arm in arms.items()}
@@ -347,7 +190,7 @@ def test_the_order_of_the_frames_in_a_store_moves_no_bit(definition: dict[str, A
 @pytest.mark.parametrize("quantiles", [[], [0.5, 1.5], 0.5, ["half"]])
 def test_quantiles_are_shares_of_the_frames(definition: dict[str, Any], quantiles: Any) -> None:
     with pytest.raises(refusal.Refusal, match="between 0 and 1") as refused:
-        carry_out(definition, made(), quantiles=quantiles)
+        carry_out(definition, ceiling(), quantiles=quantiles)
     assert refused.value.exit_code == refusal.USAGE
 
 
@@ -385,7 +228,7 @@ def test_an_oracle_that_does_not_come_out_as_planted_is_seen(definition: dict[st
 def test_the_screen_shows_ladder_headroom_and_status(definition: dict[str, Any]) -> None:
     console = Console(width=100)
     with console.capture() as captured:
-        console.print(table(carry_out(definition, made())))
+        console.print(table(carry_out(definition, ceiling())))
     shown = captured.get()
     for words in ("best of K", "chunk - greedy", "first - ensemble", "4 of 4", "exploratory"):
         assert words in shown

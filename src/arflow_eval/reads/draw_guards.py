@@ -116,10 +116,11 @@ def mean_reproduced(arms: Arms, *, of: Sequence[str], tolerance: float) -> None:
         pooled = _pooled(arm, role=role)
         if pooled is None:
             continue
+        published = arm["panel_row"].to_numpy()  # the file keeps the order of the panel
         drifting = start = 0
         for prediction, _, _ in chosen_blocks(arm, np.ones(arm.sizes["frame"], dtype=bool)):
             mean = headline(prediction, failed_draws(prediction))
-            wanted = pooled[start : start + len(mean)]
+            wanted = pooled[published[start : start + len(mean)]]
             near = np.abs(mean - wanted) <= tolerance
             drifting += int((~(near | np.isnan(mean) & np.isnan(wanted)).all(axis=(1, 2))).sum())
             start += len(mean)
@@ -155,7 +156,19 @@ def _pooled(arm: xarray.Dataset, *, role: str) -> Float32[np.ndarray, "frame ste
             expected=f"{POOLED}, as its attributes say",
             remedy="give the path of the imported run folder, or import it again",
         )
-    pooled: Float32[np.ndarray, "frame step action"] = np.load(
-        path, mmap_mode="r", allow_pickle=False
+    wanted = tuple(arm.sizes[axis] for axis in ("frame", "step", "action"))
+    try:
+        pooled: Float32[np.ndarray, "frame step action"] = np.load(
+            path, mmap_mode="r", allow_pickle=False
+        )
+    except (OSError, ValueError, EOFError):
+        found = "cannot be read as an array"
+    else:
+        if pooled.dtype == np.float32 and pooled.shape == wanted:
+            return pooled
+        found = f"is {pooled.dtype} of the shape {pooled.shape}"
+    raise refusal.guard(
+        f"the pooled prediction of the {role} arm {found}",
+        expected=f"one float32 chunk a frame, of the shape {wanted}",
+        remedy="import the predictions and draws again into another folder",
     )
-    return pooled

@@ -1,9 +1,9 @@
-"""Guards of what a registration pins of its data: splits, exclusions, banked scores, horizons.
+"""Guards of what a registration pins of its data: panel, splits, exclusions, scores, horizons.
 
 They count on the whole panel, before a read masks any row. `null` pins nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import xarray
@@ -14,6 +14,27 @@ from arflow_eval.reads.guards import BLOCK
 from arflow_eval.reads.pairing import Arms
 from arflow_eval.reads.repos import Listed, counted, named
 from arflow_eval.stats.scoring import arm_errors
+from arflow_eval.values import choice
+
+
+def panel(arms: Arms, *, one_of: Sequence[Mapping[str, int | str | None]] | None) -> None:
+    """Every arm's frames are one registered panel's: its rows, core rows, repos and digest.
+
+    `one_of` has the panels that may be read, such as a whole one and its frozen quarter; what is
+    null of one may be anything, and null for all of them is any panel.
+    """
+    for role, arm in arms.items():
+        found = _counts(arm)
+        for pins in one_of or ():
+            for name in pins:
+                choice(name, key="read.guards.panel.one_of", known=tuple(found))
+        if one_of and not any(_holds(pins, found) for pins in one_of):
+            raise refusal.guard(
+                f"the {role} arm's panel has the {_listed(found)}",
+                expected=f"the registered {' or '.join(map(_listed, one_of))}",
+                remedy="evaluate the arm on the registered panel; a study on another one sets"
+                " read.guards.panel.one_of to its counts",
+            )
 
 
 def contamination(
@@ -103,3 +124,25 @@ def _check_counts(
                 expected=f"the registered {count:,}",
                 remedy=remedy,
             )
+
+
+def _counts(arm: xarray.Dataset) -> dict[str, int | str]:
+    return {
+        "rows": arm.sizes["frame"],
+        "core": int(arm["core"].sum()),
+        "repos": len(np.unique(arm["repo_name"].to_numpy())),
+        "digest": str(arm.attrs.get("panel_digest")),
+    }
+
+
+def _holds(pins: Mapping[str, int | str | None], found: Mapping[str, int | str]) -> bool:
+    return all(wanted is None or found[name] == wanted for name, wanted in pins.items())
+
+
+def _listed(pins: Mapping[str, int | str | None]) -> str:
+    said = (
+        f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}"
+        for name, value in pins.items()
+        if value is not None
+    )
+    return ", ".join(said)

@@ -5,7 +5,7 @@ code 3. A definition names those it wants under `guards`, each with its settings
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -20,7 +20,13 @@ from arflow_eval.reads.draw_guards import (
     stated_draws,
 )
 from arflow_eval.reads.pairing import Arms, draws_behind
-from arflow_eval.reads.pinned import contamination, exclusion, fills_exactly, full_chunk
+from arflow_eval.reads.pinned import (
+    contamination,
+    exclusion,
+    fills_exactly,
+    full_chunk,
+    panel,
+)
 from arflow_eval.stats.scoring import arm_errors
 
 Registered = Callable[[Arms], None]
@@ -49,20 +55,6 @@ def draws(arms: Arms, *, of: Mapping[str, int]) -> None:
                 expected=f"the registered {wanted}",
                 remedy=AS_REGISTERED,
             )
-
-
-def panel(arms: Arms, *, rows: int | None, core: int | None, digest: str | None) -> None:
-    """The frames are the registered panel's: its rows, its core rows, its digest."""
-    for role, arm in arms.items():
-        found: dict[str, int | str] = {"rows": arm.sizes["frame"], "core": int(arm["core"].sum())}
-        found["digest"] = str(arm.attrs.get("panel_digest"))
-        for name, wanted in (("rows", rows), ("core", core), ("digest", digest)):
-            if wanted is not None and found[name] != wanted:
-                raise refusal.guard(
-                    f"the {role} arm's panel has the {name} {found[name]}",
-                    expected=f"the registered {wanted}",
-                    remedy="evaluate the arm on the registered panel",
-                )
 
 
 def name_extends(arms: Arms, *, base: str, role: str, by: str) -> None:
@@ -117,12 +109,25 @@ def summaries_reproduced(arms: Arms, *, tolerance: float) -> None:
                 )
 
 
+def baselines(arms: Arms, *, of: Sequence[str]) -> None:
+    """Every arm carries these baselines: where all lack one, nothing was held against it."""
+    for role, arm in arms.items():
+        for name in of:
+            if name not in arm:
+                raise refusal.guard(
+                    f"the {role} arm has no {name}",
+                    expected=f"the baselines {' and '.join(of)} in every arm",
+                    remedy="evaluate the arm on a panel with states and statistics",
+                )
+
+
 GUARDS: Final[Mapping[str, Callable[..., None]]] = {
     guard.__name__: guard
     for guard in (
         temperatures,
         draws,
         panel,
+        baselines,
         name_extends,
         names_end,
         one_checkpoint,
