@@ -202,6 +202,7 @@ LONE_FAMILY: Final[Mutations] = {
 
 MUTATIONS: Final[Mapping[str, Mutations]] = {
     "paired_delta": {**of_pairs("treatment"), **of_horizons("treatment")},
+    "power": {**of_pairs("treatment"), **of_horizons("treatment")},
     "cost": of_stores("run"),
     "ar_sampled_draws": {
         **of_pairs("draws"),

@@ -206,6 +206,7 @@ MADE: Final[Mapping[str, Callable[[Path], Arms]]] = {
     "energy_score_flow": lambda _: families(),
     "matched_window": lambda _: candidates(),
     "paired_delta": lambda _: pair(),
+    "power": lambda _: pair(),
     "selection_ceiling": lambda _: ceiling(),
     "temperature_table": lambda _: rungs(),
 }

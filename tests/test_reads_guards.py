@@ -187,6 +187,7 @@ COMMANDED = {
     "energy_score_flow": "no_temperature",
     "matched_window": "fills_exactly of the tail",
     "paired_delta": "same_truth",
+    "power": "same_frames",
     "selection_ceiling": "several_draws of draws",
     "temperature_table": "names_end",
 }
