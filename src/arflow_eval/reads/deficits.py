@@ -68,7 +68,7 @@ def step_table(curves: Mapping[str, Any]) -> Table:
             decimals(curves[name][step], places=4)
             for name in ("treatment", "control", "difference")
         )
-        shown.add_row(str(step + 1), f"{curves['n_frames'][step]:,}", *figures)
+        shown.add_row(str(step), f"{curves['n_frames'][step]:,}", *figures)
     return shown
 
 
