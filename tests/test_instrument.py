@@ -156,7 +156,7 @@ class Crowded:
     def extend(self, rows: Any, tokens: np.ndarray, **how: Any) -> Scores:
         scores = self.inner.extend(rows, tokens, **how)
         moved = (
-            np.nextafter(scores.logits, np.float32(np.inf)) if len(tokens) > 4 else scores.logits
+            np.nextafter(scores.logits, np.float32(np.inf)) if len(tokens) > 16 else scores.logits
         )
         return Scores(moved, scores.total)
 

@@ -67,6 +67,7 @@ def sampling_of(policy: Policy) -> Sampling:
         T=1.0 if token else None,
         steps=4 if flow else None,
         tile=4,
+        least=16,
         seed=0,
     )
 

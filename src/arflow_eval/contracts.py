@@ -309,6 +309,7 @@ class Sampling:
         seed: of every draw's random stream.
         noise: which generator feeds the draws.
         tile: rows of a frame are padded to whole tiles of so many; 1 pads nothing.
+        least: a forward with fewer rows in all is padded to so many; 1 pads nothing.
         frames: frames that every batch is padded to; None pads nothing.
         T: temperature of a token policy, 0 for greedy.
         final: temperature at the end of a block, where it falls or rises linearly.
@@ -324,6 +325,7 @@ class Sampling:
     seed: int
     noise: str = "philox"
     tile: int = 1
+    least: int = 1
     frames: int | None = None
     T: float | None = None
     final: float | None = None

@@ -23,6 +23,8 @@ SOLVERS: Final = ("euler", "heun")
 NOISES: Final = ("philox", "published")
 # rows of a frame are padded to whole tiles of so many
 TILES: Final = {"keyed": 1, "fixed_shape": 16, "exact": 4}
+# and the rows of a forward to so many at least
+LEAST: Final = {"keyed": 1, "fixed_shape": 1, "exact": 16}
 SCHEDULES: Final = ("constant", "linear")
 UNDECIDED: Final = ""
 FLOW_STEPS: Final = 10
@@ -55,6 +57,11 @@ class DecodeSettings:
     def tile(self) -> int:
         """Rows of a frame are padded to whole tiles of so many."""
         return TILES[self.determinism]
+
+    @property
+    def least(self) -> int:
+        """Rows of a forward are padded to so many at least."""
+        return LEAST[self.determinism]
 
 
 def decode_settings(config: Mapping[str, Any], *, family: Family) -> DecodeSettings:

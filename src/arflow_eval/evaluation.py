@@ -76,6 +76,7 @@ def identity(settings: EvaluateSettings, panel: Panel) -> dict[str, Any]:
             **{name: value for name, value in vars(decode).items() if name not in NO_PART},
             "tickets": decode.tickets and tickets.digest(Path(decode.tickets)),
             "tile": decode.tile,
+            "least": decode.least,
             "frames": padded_frames(settings),
             "attention": ATTENTION if model.family == "token" else None,
             "tokens": settings.store.tokens,

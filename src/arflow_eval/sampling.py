@@ -16,6 +16,7 @@ def sampling(settings: EvaluateSettings, policy: Policy) -> Sampling:
         seed=settings.seed,
         noise=decode.noise,
         tile=decode.tile,
+        least=decode.least,
         frames=padded_frames(settings),
         T=decode.T,
         final=decode.T_final,

@@ -36,7 +36,7 @@ def sample(
     """
     draws = distinct(how)
     each = padded(draws, tile=how.tile)
-    total = each * max(len(frames), how.frames or 0)
+    total = max(each * max(len(frames), how.frames or 0), how.least)
     rows = policy.rows(prefixes, each=each, total=total)
     real = (each * np.arange(len(frames))[:, None] + np.arange(draws)).ravel()
     record = _Record(policy.grammar, rows=len(real), how=how)

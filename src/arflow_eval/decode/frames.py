@@ -38,6 +38,7 @@ def decode(policy: Policy, observations: Sequence[Observation], how: Sampling) -
                 noise=how.noise,
                 tickets=how.tickets,
                 tile=how.tile,
+                least=how.least,
             )
             for seen in observations
         ]

@@ -36,7 +36,7 @@ def speak(policy: TokenPolicy, prompts: Sequence[Any], how: Sampling) -> Spoken:
     What an idle frame is fed lies past its own tokens, and is never part of its prefix.
     """
     suffix, frames = policy.suffix, len(prompts)
-    total = padded(max(frames, how.frames or 0), tile=how.tile)
+    total = padded(max(frames, how.frames or 0), tile=how.tile, least=how.least)
     rows = policy.rows(prompts, each=1, total=total)
     tokens = [list(suffix.opener) for _ in prompts]
     spans: list[dict[str, slice]] = [{} for _ in prompts]

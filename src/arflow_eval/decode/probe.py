@@ -1,7 +1,7 @@
 """The start-up probe: do rows keep their bits in any company, and what does a step cost?
 
-A row is decoded a few positions together with others, alone with its frame, in another order
-and among fewer, over tokens that are fixed for it. What differs is measured.
+A row is decoded a few positions in a larger batch, alone with its frame, in another order and
+among fewer, over tokens that are fixed for it. What differs is measured.
 """
 
 import time
@@ -56,7 +56,7 @@ def probe(policy: Policy, observations: Sequence[Observation], how: Sampling) ->
         "in another order": whole[::-1],
         "among fewer": [(0, draw) for draw in range(0, draws, 2)],
     }
-    together, _ = ask(whole)
+    together, _ = ask(whole, idle=how.least if how.least > 1 else 0)  # in a larger batch yet
     place = {row: number for number, row in enumerate(whole)}
     differing, flips = [], []
     for name, rows in groupings.items():
@@ -107,12 +107,12 @@ class _Tokens:
     prefixes: Sequence[Any]
     how: Sampling
 
-    def __call__(self, rows: Rows) -> tuple[Answer, float]:
+    def __call__(self, rows: Rows, *, idle: int = 0) -> tuple[Answer, float]:
         """Logits [row position id] of some rows, and the seconds of the last position."""
         frames = sorted({frame for frame, _ in rows}, key=[frame for frame, _ in rows].index)
         per_frame = {frame: [row for row in rows if row[0] == frame] for frame in frames}
         each = padded(max(map(len, per_frame.values())), tile=self.how.tile)
-        total = each * max(len(frames), self.how.frames or 0)
+        total = max(each * max(len(frames), self.how.frames or 0), self.how.least) + idle
         cache = self.policy.rows([self.prefixes[frame] for frame in frames], each=each, total=total)
         place = {
             row: each * number + draw
@@ -140,7 +140,7 @@ class _Velocities:
     observations: Sequence[Observation]
     how: Sampling
 
-    def __call__(self, rows: Rows) -> tuple[Answer, float]:
+    def __call__(self, rows: Rows, *, idle: int = 0) -> tuple[Answer, float]:
         """Velocities [row step action] of some rows, and the seconds of a frame's call."""
         shape = (self.policy.horizon, self.policy.action_dim)
         found: dict[tuple[int, int], Any] = {}
@@ -150,7 +150,8 @@ class _Velocities:
             points = noise.flow_noise(
                 self.how.noise, seen.frame, np.array(mine), shape=shape, seed=self.how.seed
             )
-            spare = padded(len(mine), tile=self.how.tile) - len(mine)
+            tile, least = self.how.tile, self.how.least
+            spare = padded(len(mine), tile=tile, least=least) - len(mine) + idle
             points = np.concatenate([points, np.zeros((spare, *shape), np.float32)])
             context = self.policy.encode(seen)
             started = time.perf_counter()

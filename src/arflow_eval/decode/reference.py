@@ -34,7 +34,7 @@ def compare(
     the unmasked one spoke, without a line that is itself the condition.
     """
     masked = policy.prefill(observation, masked=how.reference)
-    total = padded(1, tile=how.tile)
+    total = padded(1, tile=how.tile, least=how.least)
     rows = policy.rows([masked], each=1, total=total)
     policy.extend(rows, np.tile(np.array(said), (total, 1)), actions=True)
     (other,) = policy.grown(rows, lengths=[len(said)])
@@ -61,7 +61,7 @@ def _logprobs(
     """
     grammar = policy.grammar
     places = _places(policy, blocks)
-    each = padded(distinct(how), tile=how.tile)
+    each = padded(distinct(how), tile=how.tile, least=how.least)
     fed = np.full((each, places.shape[1]), policy.suffix.begin)
     fed[: len(places), 1:] = grammar.ids[places[:, :-1].clip(0)]
     total = each * len(prefixes)

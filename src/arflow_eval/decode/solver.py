@@ -45,8 +45,9 @@ def decode_frame(
     noise: str = "philox",
     tickets: Float32[np.ndarray, "draw step action"] | None = None,
     tile: int = 4,
+    least: int = 1,
 ) -> FrameDraws:
-    """All draws of one frame, integrated in one batch of whole tiles.
+    """All draws of one frame, integrated in one batch of whole tiles, `least` rows at least.
 
     Draw d starts from ticket d where there are `tickets` (`noise` and `seed` are then unused),
     and from the frame's own noise otherwise. A flow policy has no token log-probability, so it
@@ -55,7 +56,7 @@ def decode_frame(
     started = time.perf_counter()
     context = policy.encode(observation)
     encoded = time.perf_counter()
-    rows = padded(draws, tile=tile)
+    rows = padded(draws, tile=tile, least=least)
     if tickets is None:
         shape = (policy.horizon, policy.action_dim)
         start = flow_noise(noise, observation.frame, np.arange(rows), shape=shape, seed=seed)
