@@ -5,7 +5,6 @@ A path is a run folder, its predictions.zarr, or a folder that holds runs.
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -21,9 +20,9 @@ from arflow_eval import jobs, refusal, store
 from arflow_eval.costs import PARTS, Cost, read_timings, run_cost
 from arflow_eval.progress import duration
 from arflow_eval.reads.screen import figure
+from arflow_eval.runs import STORE, run_folders
 from arflow_eval.store.access import opened
 
-STORE: Final = "predictions.zarr"
 WIDTH: Final = 100  # columns of a table that is not on a terminal
 LEGEND: Final = (
     "left: of one process; prefill to reference: percent of the seconds;"
@@ -78,32 +77,6 @@ def run_status(folder: Path) -> Status:
         seconds_left=left * cost.seconds_per_frame if cost else (None if left else 0.0),
         cost=cost,
     )
-
-
-def run_folders(path: Path) -> list[Path]:
-    """The run that a path names, or all runs below it, by name."""
-    if path.name == STORE:
-        path = path.parent
-    if _is_run(path):
-        return [path]
-    found: list[Path] = []
-    for folder, names, _ in os.walk(path):
-        runs = sorted(name for name in names if _is_run(Path(folder, name)))
-        found += [Path(folder, name) for name in runs]
-        names[:] = sorted(set(names) - set(runs))  # a run holds no runs
-    if not found:
-        others = {other.name for other in path.parent.glob("*/")} - {path.name}
-        close = refusal.nearest(path.name, others)
-        raise refusal.usage(
-            f"{path} is no run and holds none",
-            expected=f"a run folder, its {STORE} or a folder of runs",
-            remedy=f"did you mean {path.parent / close}?" if close else "run evaluate first",
-        )
-    return found
-
-
-def _is_run(folder: Path) -> bool:
-    return (folder / STORE / "zarr.json").is_file()
 
 
 def table(found: Sequence[Status]) -> Group:
