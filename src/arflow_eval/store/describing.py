@@ -1,6 +1,7 @@
 """A store that exists as the schema that would make it again."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import zarr
@@ -31,7 +32,7 @@ def schema_of(group: zarr.Group) -> Schema:
         for each in variables(group)
         for axis, length in zip(each.axes, array(group, each.name).shape, strict=True)
     }
-    given = group.attrs.asdict()
+    given: dict[str, Any] = group.attrs.asdict()
     space = Space(
         state_names=tuple(given["state_names"]),
         action_names=tuple(given["action_names"]),
