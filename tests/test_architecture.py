@@ -16,7 +16,7 @@ import arflow_eval
 SOURCE = Path(arflow_eval.__file__).parent
 ENTRY_POINTS = {
     *("evaluate", "read", "demo", "prereg", "status", "verify", "report", "convert"),
-    *("cli", "__main__"),
+    *("doctor", "cli", "__main__"),
 }
 GROUPS = {
     "panel": set(),
@@ -195,7 +195,19 @@ def test_the_package_imports_no_heavy_library_and_no_entry_point() -> None:
 
 
 @pytest.mark.parametrize(
-    "room_name", ["read", "reading", "reads", "stats", "store", "status", "costs"]
+    "room_name",
+    [
+        "read",
+        "reading",
+        "reads",
+        "stats",
+        "store",
+        "status",
+        "costs",
+        "verify",
+        "convert",
+        "doctor",
+    ],
 )
 def test_a_process_that_reads_holds_no_model_stack(room_name: str, tmp_path: Path) -> None:
     if f"arflow_eval.{room_name}" not in MODULES:
