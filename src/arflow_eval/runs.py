@@ -15,8 +15,8 @@ def run_folder(path: Path) -> Path:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder holds a store."""
-    return (folder / STORE / "zarr.json").is_file()
+    """Whether a folder holds a store, readable or not."""
+    return (folder / STORE).is_dir()
 
 
 def run_folders(path: Path) -> list[Path]:

@@ -10,7 +10,7 @@ from jaxtyping import Int64, Shaped
 
 from arflow_eval import refusal, store
 from arflow_eval.exchange.carrying import carry, check_writers
-from arflow_eval.exchange.sources import Source, named, source, taken
+from arflow_eval.exchange.sources import Source, named, ranges, source, taken
 from arflow_eval.runs import STORE, is_run
 from arflow_eval.store.access import array
 
@@ -84,12 +84,6 @@ def merge(paths: Sequence[Path], out: Path) -> Merged:
         copied=copied,
         left_out=tuple(left_out),
     )
-
-
-def ranges(rows: Int64[np.ndarray, "frame"]) -> list[range]:
-    """Ascending rows as ranges."""
-    parts = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
-    return [range(int(part[0]), int(part[-1]) + 1) for part in parts if len(part)]
 
 
 def _check_alike(sources: Sequence[Source]) -> None:

@@ -125,3 +125,9 @@ def named(frames: Sequence[FrameId], rows: Int64[np.ndarray, "frame"]) -> str:
     more = len(rows) - len(listed)
     count = f"{len(rows):,} row{'s' if len(rows) > 1 else ''}"
     return f"{count}, {', '.join(listed)}{f' and {more:,} more' if more else ''},"
+
+
+def ranges(rows: Int64[np.ndarray, "frame"]) -> list[range]:
+    """Ascending rows as ranges."""
+    parts = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
+    return [range(int(part[0]), int(part[-1]) + 1) for part in parts if len(part)]
