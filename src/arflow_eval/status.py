@@ -6,6 +6,7 @@ A path is a run folder, its predictions.zarr, or a folder that holds runs.
 import argparse
 import json
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -37,8 +38,10 @@ class Status:
 
     Attributes:
         path: the run folder.
+        name: its last part.
         digest: of the configuration that names the store.
         frames_done: frames that are marked in the store.
+        age_seconds: since the store was last written.
         state: complete, unchecked (every frame done, the store not yet sealed) or incomplete.
         frames_per_second: of the recorded seconds of one process.
         seconds_left: of one process for the frames that are not done.
@@ -46,11 +49,13 @@ class Status:
     """
 
     path: str
+    name: str
     arm: str
     panel: str | None
     digest: str
     frames_done: int
     frames_total: int
+    age_seconds: float
     state: str
     frames_per_second: float | None
     seconds_left: float | None
@@ -67,11 +72,13 @@ def run_status(folder: Path) -> Status:
     whole = "complete" if attributes["complete"] else "unchecked"
     return Status(
         path=str(folder),
+        name=folder.resolve().name,
         arm=str(attributes["arm"]),
         panel=attributes.get("panel"),
         digest=str(attributes["digest"]),
         frames_done=done,
         frames_total=total,
+        age_seconds=_age(path),
         state="incomplete" if left else whole,
         frames_per_second=1 / cost.seconds_per_frame if cost and cost.seconds_per_frame else None,
         seconds_left=left * cost.seconds_per_frame if cost else (None if left else 0.0),
@@ -79,21 +86,29 @@ def run_status(folder: Path) -> Status:
     )
 
 
+def _age(store_path: Path) -> float:
+    """Seconds since a block was last marked, or the store made or sealed; never negative."""
+    written = [store_path / "zarr.json", *(store_path / "frame_digest").glob("c.*")]
+    return max(0.0, time.time() - max(path.stat().st_mtime for path in written))
+
+
 def table(found: Sequence[Status]) -> Group:
-    """Progress of every run, then where its seconds went, a row a run in both."""
+    """Place and age of every run, its progress, then where its seconds went; a row a run in each."""
+    names = _columns("run", "age", "path")
     progress = _columns("run", "arm", "panel", "frames", "state", "frames/s", "left", "device-h")
     seconds = _columns("run", "s/frame", *PARTS, "first", "further", "ratio")
     for each in found:
+        names.add_row(each.digest[:8], duration(each.age_seconds), each.path)
         progress.add_row(*_progress(each))
         seconds.add_row(each.digest[:8], *_seconds(each.cost))
-    return Group(progress, Text(), seconds, Text(LEGEND))
+    return Group(names, Text(), progress, Text(), seconds, Text(LEGEND))
 
 
 def _columns(*headings: str) -> Table:
     """An empty table that fits 80 columns. Where it must shrink, the widest column folds first."""
     shown = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False)
     for heading in headings:
-        words = heading in ("run", "arm", "panel", "state")
+        words = heading in ("run", "path", "arm", "panel", "state")
         shown.add_column(heading, justify="left" if words else "right", overflow="fold")
     return shown
 

@@ -13,8 +13,8 @@ SHOWN: Final = 5  # ranges of missing rows
 KIND: Final = Kind(
     name="merge",
     forms="convert merge RUN RUN [RUN ...] OUT",
-    purpose="Copy the written rows of stores of one configuration into one store. What is missing"
-    " is said; evaluate writes it.",
+    purpose="Copy the written rows of stores of one configuration into one store.\n"
+    "What is missing is said; evaluate writes it.",
 )
 
 

@@ -17,7 +17,7 @@ SUFFIX: Final = ".parquet"
 KIND: Final = Kind(
     name="parquet",
     forms="convert parquet RUN OUT.parquet, or convert parquet RUN [RUN ...] OUT",
-    purpose="One row a frame and draw, with every variable bit for bit. OUT.parquet is one file;"
+    purpose="One row a frame and draw, with every variable bit for bit.\nOUT.parquet is one file;"
     " any other OUT is a folder with a file a run, named by the run's folder.",
 )
 

@@ -14,7 +14,7 @@ KIND: Final = Kind(
     name="subset",
     forms="convert subset RUN OUT --frames PLAN.json | --like RUN | --panel NAME",
     purpose="Cut a complete store to the frames of a smaller panel, in its order and with its core"
-    " flags. Every row keeps its digest; the store gets another.",
+    " flags.\nEvery row keeps its digest; the store gets another.",
     flags={
         "frames": ("FILE", "sample plan, or a JSON list of [repo, episode, frame]"),
         "like": ("RUN", "a run whose frames, order and core flags are taken"),
