@@ -1,5 +1,6 @@
 """`verify` names what has changed: every variable, every kind of harm, down to the frame."""
 
+import errno
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -198,6 +199,22 @@ def test_two_variables_in_two_blocks_are_told_apart(
         "    row 8        b/second episode 48 frame 0",
         "    row 9        a/first episode 48 frame 1",
     ]
+
+
+def test_a_chunk_that_the_disk_cannot_read_is_named(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = chunk(run, "truth", 1)
+    read = Path.read_bytes
+
+    def read_bytes(path: Path) -> bytes:
+        if path == broken:
+            raise OSError(errno.EIO, "Input/output error")
+        return read(path)
+
+    with mock.patch("pathlib.Path.read_bytes", read_bytes):
+        (found,) = told(capsys, run, code=5)
+    assert found["damage"][0]["variables"] == ["truth"]
 
 
 def test_a_changed_fingerprint_is_damage(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -93,7 +93,7 @@ def _age(store_path: Path) -> float:
 
 
 def table(found: Sequence[Status]) -> Group:
-    """Place and age of every run, its progress, then where its seconds went; a row a run in each."""
+    """Place and age, progress, and where the seconds went; a row a run in each."""
     names = _columns("run", "age", "path")
     progress = _columns("run", "arm", "panel", "frames", "state", "frames/s", "left", "device-h")
     seconds = _columns("run", "s/frame", *PARTS, "first", "further", "ratio")

@@ -102,7 +102,7 @@ def _column(
         order = np.argsort(rows)
         values = np.empty((len(rows), *stored.shape[1:]), stored.dtype)
         values[order] = stored.oindex[rows[order]]
-    except ValueError as error:  # its checksum fails
+    except (ValueError, RuntimeError) as error:  # a checksum or a codec fails
         raise damaged(of, rows, how=f"hold a chunk of {name} that cannot be read") from error
     return values
 

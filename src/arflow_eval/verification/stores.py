@@ -4,6 +4,7 @@ A chunk that is missing or fails its checksum names its variable. Where all chun
 well and a frame's digest differs, any of its variables may have changed.
 """
 
+import errno
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -30,7 +31,6 @@ from arflow_eval.store.access import (
     variables,
 )
 from arflow_eval.store.layout import IDENTITIES, settings
-from arflow_eval.store.sealing import stored_fingerprint
 from arflow_eval.verification.finding import Damage, Finding
 
 MARKS: Final = "frame_digest"
@@ -61,8 +61,8 @@ def verify_store(path: Path) -> Finding:
             frames = identities(group)
             rows = _damaged_rows(group, folder / STORE, marks, frames, sealed=sealed)
             damage = [_named(key, found, frames) for key, found in rows.items()]
-            if sealed and not damage and stored_fingerprint(group) != group.attrs["fingerprint"]:
-                damage.append(Damage((MARKS,), "marks give another fingerprint than was recorded"))
+            if sealed and not damage:
+                damage += _fingerprint_damage(group, marks, frames)
         damage += _attribute_damage(group) + _beside(folder, group)
     missing = np.zeros_like(marks.written) if sealed else ~(marks.written | marks.unreadable)
     return Finding(
@@ -157,6 +157,18 @@ def _chunk(
         return np.asarray(stored[block.start : block.stop])
     except (ValueError, RuntimeError):  # a checksum or a codec fails
         return UNREADABLE
+    except OSError as error:
+        if error.errno != errno.EIO:  # the disk itself cannot read it
+            raise
+        return UNREADABLE
+
+
+def _fingerprint_damage(group: zarr.Group, marks: Marks, frames: list[FrameId]) -> list[Damage]:
+    digest = str(group.attrs["digest"])
+    found = store.fingerprint(frames, marks.digests, config_digest=digest)
+    if found == group.attrs["fingerprint"]:
+        return []
+    return [Damage((MARKS,), "marks give another fingerprint than was recorded")]
 
 
 def _attribute_damage(group: zarr.Group) -> list[Damage]:
