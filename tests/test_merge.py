@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from arflow_eval import convert, store
+from arflow_eval.compose import compose
 from arflow_eval.contracts import FrameId, Frames, Space
 from arflow_eval.costs import read_timings
+from arflow_eval.evaluate import evaluate
 from arflow_eval.exchange.merging import merge
 from arflow_eval.refusal import Refusal
 
@@ -173,6 +175,25 @@ def test_what_is_missing_is_said_and_the_store_resumes(
     for rows in store.missing(path, shard_index=0, shard_count=1):  # as evaluate would
         store.write_block(path, rows, values(panel().ids(rows)))
     assert store.finalise(path) == expected
+
+
+def evaluated(root: Path, *shard: str) -> Any:
+    chosen = ["model=state_copy", "panel=pusht_q4", f"store.root={root}", *shard]
+    return evaluate(compose("evaluate", chosen))
+
+
+def test_evaluate_goes_on_with_what_a_merge_left(tmp_path: Path) -> None:
+    whole = evaluated(tmp_path / "one")
+    shards = [
+        evaluated(tmp_path / f"m{shard}", f"shard.index={shard}", "shard.count=3").folder
+        for shard in (0, 2)
+    ]
+    found = merge(shards, tmp_path / "all" / whole.folder.name)
+    missing = sum(map(len, found.missing))
+    assert found.resumed_as == whole.folder.name
+    assert 0 < missing < 41
+    rest = evaluated(tmp_path / "all")
+    assert (rest.computed, rest.fingerprint) == (missing, whole.fingerprint)
 
 
 def test_a_merge_goes_on_in_the_store_that_it_left(tmp_path: Path) -> None:
