@@ -1,8 +1,10 @@
 """What `status` says of runs made through the store, complete and not."""
 
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -105,6 +107,26 @@ def test_a_run_that_is_written_and_not_sealed_is_unchecked(
     monkeypatch.setattr(store, "finalise", lambda _: None)
     (found,) = told(capsys, make_run(tmp_path / "run"))
     assert (found["state"], found["frames_done"]) == ("unchecked", 16)
+
+
+def test_a_run_is_told_with_its_name_digest_and_age(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = make_run(Path("a-long-name-of-a-merged-store"), blocks=6)
+    last = time.time() - 7260
+    for path in (run / "predictions.zarr").rglob("*"):
+        os.utime(path, (last - 50, last - 50))
+    os.utime(run / "predictions.zarr" / "frame_digest" / "c.3.0", (last, last))
+    (found,) = told(capsys, run)
+    assert found["name"] == "a-long-name-of-a-merged-store"
+    assert found["digest"] == store.open_run(run, incomplete=True).attrs["digest"]
+    assert found["age_seconds"] == pytest.approx(7260, abs=30)
+    assert status.main([str(run)]) == 0
+    assert "2 h 01 min a-long-name-of-a-merged-store" in capsys.readouterr().out
+    os.utime(run / "predictions.zarr" / "zarr.json", (last + 9999, last + 9999))
+    (found,) = told(capsys, run)
+    assert found["age_seconds"] == 0.0  # the disk's clock is ahead
 
 
 def test_nothing_is_invented_for_a_run_without_timings(

@@ -9,14 +9,17 @@ a block: seconds of prefill, auxiliary lines, draws, decode and reference for ea
 import json
 import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Final
 
 from arflow_eval import provenance, refusal
 from arflow_eval.contracts import FrameDraws
 from arflow_eval.decode.probe import Probe
 from arflow_eval.settings import EvaluateSettings
+
+DECIDES_BITS: Final = ("device", "build", "machine", "threads", "versions")
 
 
 def record_writer(folder: Path, settings: EvaluateSettings, found: Probe | None) -> None:
@@ -87,16 +90,16 @@ def record_seconds(folder: Path, rows: range, found: Sequence[FrameDraws], *, sh
         file.write(json.dumps({"rows": [rows.start, rows.stop], "seconds": seconds}) + "\n")
 
 
+def differing(first: Mapping[str, object], other: Mapping[str, object]) -> list[str]:
+    """What decides bits and differs between two writers; the commit does not, see the digest."""
+    return [name for name in DECIDES_BITS if first.get(name) != other.get(name)]
+
+
 def _check_writer(first: dict[str, object], mine: dict[str, object]) -> None:
-    """Compare what decides bits; the commit is recorded only, the code is in the digest."""
-    differing = [
-        name
-        for name in ("device", "build", "machine", "threads", "versions")
-        if first.get(name) != mine[name]
-    ]
-    if differing:
+    names = differing(first, mine)
+    if names:
         raise refusal.guard(
-            f"this process differs from the store's first writer in {', '.join(differing)}",
+            f"this process differs from the store's first writer in {', '.join(names)}",
             expected="one device, build and thread count a store, which decide the last bits",
             remedy="resume where the run began, or begin anew under another store.root",
         )

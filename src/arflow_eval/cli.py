@@ -11,8 +11,10 @@ from arflow_eval import jobs, refusal
 COMMANDS: Final = {
     "evaluate": "model x decode x panel -> a store of predictions, one per draw",
     "read": "a frozen analysis x finished stores -> findings",
-    "convert": "published npz files -> stores, and stores -> such files",
+    "convert": "npz files <-> stores, stores -> Parquet, shards -> one store, a store -> a part",
     "status": "how far runs are, what they cost and what is left",
+    "verify": "whether stores are what was written: which frames of which variable are not",
+    "doctor": "whether stores are safe on a folder's file system",
     "demo": "both bundled models on the bundled panel, evaluated and read",
 }
 HELP: Final = """\
@@ -26,7 +28,10 @@ examples:
   arflow-eval evaluate --multirun decode=draws decode.T=0.5,0.7,1.0,1.3
   arflow-eval read read=paired_delta arms.treatment=outputs/A arms.control=outputs/B
   arflow-eval convert npz banked.npz outputs/banked --arm pred:bijou@40000
+  arflow-eval convert parquet outputs/A outputs/A.parquet
   arflow-eval status outputs
+  arflow-eval verify outputs
+  arflow-eval doctor outputs
   arflow-eval demo
 
 arflow-eval COMMAND --help has the keys of a command. `python -m arflow_eval.COMMAND` is the same.

@@ -5,8 +5,8 @@ A path is a run folder, its predictions.zarr, or a folder that holds runs.
 
 import argparse
 import json
-import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,9 +21,9 @@ from arflow_eval import jobs, refusal, store
 from arflow_eval.costs import PARTS, Cost, read_timings, run_cost
 from arflow_eval.progress import duration
 from arflow_eval.reads.screen import figure
+from arflow_eval.runs import STORE, run_folders
 from arflow_eval.store.access import opened
 
-STORE: Final = "predictions.zarr"
 WIDTH: Final = 100  # columns of a table that is not on a terminal
 LEGEND: Final = (
     "left: of one process; prefill to reference: percent of the seconds;"
@@ -38,8 +38,10 @@ class Status:
 
     Attributes:
         path: the run folder.
+        name: its last part.
         digest: of the configuration that names the store.
         frames_done: frames that are marked in the store.
+        age_seconds: since the store was last written.
         state: complete, unchecked (every frame done, the store not yet sealed) or incomplete.
         frames_per_second: of the recorded seconds of one process.
         seconds_left: of one process for the frames that are not done.
@@ -47,11 +49,13 @@ class Status:
     """
 
     path: str
+    name: str
     arm: str
     panel: str | None
     digest: str
     frames_done: int
     frames_total: int
+    age_seconds: float
     state: str
     frames_per_second: float | None
     seconds_left: float | None
@@ -68,11 +72,13 @@ def run_status(folder: Path) -> Status:
     whole = "complete" if attributes["complete"] else "unchecked"
     return Status(
         path=str(folder),
+        name=folder.resolve().name,
         arm=str(attributes["arm"]),
         panel=attributes.get("panel"),
         digest=str(attributes["digest"]),
         frames_done=done,
         frames_total=total,
+        age_seconds=_age(path),
         state="incomplete" if left else whole,
         frames_per_second=1 / cost.seconds_per_frame if cost and cost.seconds_per_frame else None,
         seconds_left=left * cost.seconds_per_frame if cost else (None if left else 0.0),
@@ -80,47 +86,29 @@ def run_status(folder: Path) -> Status:
     )
 
 
-def run_folders(path: Path) -> list[Path]:
-    """The run that a path names, or all runs below it, by name."""
-    if path.name == STORE:
-        path = path.parent
-    if _is_run(path):
-        return [path]
-    found: list[Path] = []
-    for folder, names, _ in os.walk(path):
-        runs = sorted(name for name in names if _is_run(Path(folder, name)))
-        found += [Path(folder, name) for name in runs]
-        names[:] = sorted(set(names) - set(runs))  # a run holds no runs
-    if not found:
-        others = {other.name for other in path.parent.glob("*/")} - {path.name}
-        close = refusal.nearest(path.name, others)
-        raise refusal.usage(
-            f"{path} is no run and holds none",
-            expected=f"a run folder, its {STORE} or a folder of runs",
-            remedy=f"did you mean {path.parent / close}?" if close else "run evaluate first",
-        )
-    return found
-
-
-def _is_run(folder: Path) -> bool:
-    return (folder / STORE / "zarr.json").is_file()
+def _age(store_path: Path) -> float:
+    """Seconds since a block was last marked, or the store made or sealed; never negative."""
+    written = [store_path / "zarr.json", *(store_path / "frame_digest").glob("c.*")]
+    return max(0.0, time.time() - max(path.stat().st_mtime for path in written))
 
 
 def table(found: Sequence[Status]) -> Group:
-    """Progress of every run, then where its seconds went, a row a run in both."""
+    """Place and age, progress, and where the seconds went; a row a run in each."""
+    names = _columns("run", "age", "path")
     progress = _columns("run", "arm", "panel", "frames", "state", "frames/s", "left", "device-h")
     seconds = _columns("run", "s/frame", *PARTS, "first", "further", "ratio")
     for each in found:
+        names.add_row(each.digest[:8], duration(each.age_seconds), each.path)
         progress.add_row(*_progress(each))
         seconds.add_row(each.digest[:8], *_seconds(each.cost))
-    return Group(progress, Text(), seconds, Text(LEGEND))
+    return Group(names, Text(), progress, Text(), seconds, Text(LEGEND))
 
 
 def _columns(*headings: str) -> Table:
     """An empty table that fits 80 columns. Where it must shrink, the widest column folds first."""
     shown = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False)
     for heading in headings:
-        words = heading in ("run", "arm", "panel", "state")
+        words = heading in ("run", "path", "arm", "panel", "state")
         shown.add_column(heading, justify="left" if words else "right", overflow="fold")
     return shown
 

@@ -1,0 +1,86 @@
+"""What a verification says of one artefact."""
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from arflow_eval import refusal
+from arflow_eval.contracts import FrameId
+
+State = Literal["intact", "waiting", "damaged"]
+EXIT_CODES: Final[dict[State, int]] = {
+    "intact": 0,
+    "waiting": refusal.WAITING,
+    "damaged": refusal.DAMAGE,
+}
+
+
+@dataclass(frozen=True)
+class Damage:
+    """Rows that are not what was written.
+
+    Attributes:
+        variables: what has changed; where it is several, any of them may have.
+        how: what was found.
+        rows: panel rows, ascending; empty where it concerns the whole artefact.
+        frames: their identities.
+    """
+
+    variables: tuple[str, ...]
+    how: str
+    rows: tuple[int, ...] = ()
+    frames: tuple[FrameId, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as JSON, an entry a frame."""
+        listed = [
+            {"row": row, "repo": frame.repo, "episode": frame.episode, "frame": frame.frame_index}
+            for row, frame in zip(self.rows, self.frames, strict=True)
+        ]
+        return {"variables": list(self.variables), "how": self.how, "frames": listed}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found at a path.
+
+    Attributes:
+        kind: of the artefact.
+        total: its frames.
+        unwritten: ranges of rows that are not written yet.
+        sealed: whether it was declared complete.
+        fingerprint: the recorded one, of a complete artefact.
+        damage: what is not as it was written, by variable.
+    """
+
+    path: str
+    kind: str
+    total: int
+    unwritten: tuple[range, ...]
+    sealed: bool
+    fingerprint: str | None
+    damage: tuple[Damage, ...]
+
+    @property
+    def state(self) -> State:
+        """Damaged, else waiting for rows or for its last check, else intact."""
+        if self.damage:
+            return "damaged"
+        return "waiting" if self.unwritten or not self.sealed else "intact"
+
+    @property
+    def exit_code(self) -> int:
+        """0 intact, 4 waiting, 5 damaged."""
+        return EXIT_CODES[self.state]
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as JSON."""
+        return {
+            "path": self.path,
+            "kind": self.kind,
+            "state": self.state,
+            "frames": self.total,
+            "unwritten": [[rows.start, rows.stop] for rows in self.unwritten],
+            "sealed": self.sealed,
+            "fingerprint": self.fingerprint,
+            "damage": [each.as_json() for each in self.damage],
+        }
