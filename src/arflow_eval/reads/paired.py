@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import xarray
 
-from arflow_eval.reads.comparison import chunk_delta, first_delta, pooled_errors
+from arflow_eval.reads.comparison import error_findings, pooled_errors
 from arflow_eval.reads.screen import table
 from arflow_eval.reads.settings import Grouping
 from arflow_eval.stats.scoring import arm_errors
@@ -56,19 +56,12 @@ def paired_delta(
     sampling = {"resamples": resamples, "seed": seed, "confidence": confidence}
     steps = f"the leading {window} steps"
     what = f"{FRAMES}, in {units}; {SIGN}"
-    chunk, chunk_more = chunk_delta(
+    (chunk, chunk_more), (first, first_more) = error_findings(
         errors["treatment"],
         errors["control"],
         frames,
-        definition=f"difference of per-frame chunk MAE over {steps}, {what}",
-        cluster=cluster,
-        **sampling,
-    )
-    first, first_more = first_delta(
-        errors["treatment"],
-        errors["control"],
-        frames,
-        definition=f"difference of per-frame MAE at the first step, {what}",
+        chunk=f"difference of per-frame chunk MAE over {steps}, {what}",
+        first=f"difference of per-frame MAE at the first step, {what}",
         cluster=cluster,
         **sampling,
     )
