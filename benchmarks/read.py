@@ -1,0 +1,517 @@
+"""A whole report of two arms: ours beside what a researcher would do, at the published size.
+
+25,800 frames x 10 draws x 50 steps x 6 actions of two made arms, 878 uneven repos, a core of two
+thirds. Pooled errors, energy scores, and six paired differences (chunk and first step of the mean
+of draws and of a single draw, plain and fair energy score), each with its interval by frame and by
+cluster. The reference: numpy masked means, scoringrules (numba), scipy.stats.bootstrap. CPU time,
+all ways in one process, interleaved, medians; memory in a process of its own.
+
+    python benchmarks/read.py
+    python benchmarks/read.py --frames 2580 --resamples 1000 --repeats 1
+"""
+
+import argparse
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+from unittest import mock
+
+import numpy as np
+import scoringrules
+import xarray
+from jaxtyping import Bool, Float32, Float64, Int64
+from rich.console import Console
+from rich.table import Table
+from scipy import stats
+
+from arflow_eval import store
+from arflow_eval.contracts import Frames, Space
+from arflow_eval.reading import run_read
+from arflow_eval.reads.delta import Delta, compare
+from arflow_eval.reads.paired import paired_delta
+from arflow_eval.stats import compiled, energy, errors, ladder
+from arflow_eval.stats.intervals import frame_bootstrap
+from arflow_eval.stats.scoring import chosen_blocks
+
+REPOS, SHARE, CONFIDENCE, SEED = 878, 17_204 / 25_800, 0.95, 0
+MEASURES: Final = ("chunk", "first", "single chunk", "single first", "energy", "fair energy")
+SETTINGS: Final = {"seed": SEED, "confidence": CONFIDENCE}
+Report = Mapping[str, tuple[float, ...]]
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One made arm; truth, mask, core and repos are shared by all."""
+
+    prediction: Float32[np.ndarray, "frame draw step action"]
+    truth: Float32[np.ndarray, "frame step action"]
+    valid: Bool[np.ndarray, "frame step"]
+    core: Bool[np.ndarray, "frame"]
+    repo: Int64[np.ndarray, "frame"]
+
+    @property
+    def dataset(self) -> xarray.Dataset:
+        """The arm as a read sees it."""
+        axes = ("frame", "draw", "step", "action")
+        return xarray.Dataset(
+            {
+                "prediction": (axes, self.prediction),
+                "truth": (("frame", "step", "action"), self.truth),
+                "valid": (("frame", "step"), self.valid),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Row:
+    """One bar: what was found, and how it should compare."""
+
+    what: str
+    found: float
+    sign: str
+    bar: float
+    detail: str
+
+    @property
+    def words(self) -> tuple[str, str, str, str, str]:
+        """A row of the table."""
+        met = self.found >= self.bar if self.sign == ">=" else self.found <= self.bar
+        shown = f"{self.found:.2f}" if self.found >= 0.01 else f"{self.found:.0e}"
+        return (
+            self.what,
+            shown,
+            f"{self.sign} {self.bar:g}",
+            "met" if met else "MISSED",
+            self.detail,
+        )
+
+
+def made(size: tuple[int, int, int, int]) -> dict[str, Arm]:
+    """Two arms: smooth trajectories, errors that repos share, draws about them, ragged tails."""
+    frames, draws, steps, actions = size
+    rng = np.random.default_rng(1)
+    share = rng.lognormal(0, 1, min(REPOS, frames))
+    repo = np.sort(rng.choice(len(share), size=frames, p=share / share.sum()))
+    time_of = np.arange(steps, dtype=np.float32)[:, None]
+    phase = rng.uniform(0, 6, (frames, 1, actions)).astype(np.float32)
+    truth = 30 * np.sin(phase + 0.05 * time_of)
+    left = np.where(rng.random(frames) < 0.2, rng.integers(1, steps + 1, frames), steps)
+    valid = np.arange(steps) < left[:, None]
+    core = rng.random(frames) < SHARE
+    arms = {}
+    for role, spread in (("treatment", 2.0), ("control", 2.1)):
+        prediction = rng.standard_normal((frames, draws, steps, actions), dtype=np.float32)
+        prediction *= np.float32(spread)
+        shared = rng.normal(0, 1, (len(share), 1, actions))[repo].astype(np.float32)
+        own = rng.normal(0, 1, (frames, 1, actions)).astype(np.float32)
+        prediction += (truth + (shared + own) * np.sqrt(time_of / steps))[:, None]
+        arms[role] = Arm(prediction, truth, valid, core, repo)
+    return arms
+
+
+def ours(arms: Mapping[str, Arm], *, resamples: int) -> Report:
+    """Our report: one pass over blocks an arm, and all measures on shared resamples."""
+    found = {}
+    for role, arm in arms.items():
+        blocks = [
+            (
+                errors.block_errors(*block, window=arm.truth.shape[1]),
+                ladder.block_draw_errors(*block, window=arm.truth.shape[1]),
+                energy.block_energy(*block, window=arm.truth.shape[1]),
+            )
+            for block in chosen_blocks(arm.dataset, arm.core)
+        ]
+        mean, single, score = zip(*blocks, strict=True)
+        found[role] = errors.joined(mean), ladder.joined(single), energy.joined(score)
+    scored = found["control"][0].scored
+    columns = {role: _columns(*each) for role, each in found.items()}
+    repo = arms["control"].repo[arms["control"].core]
+    deltas = compare(
+        [
+            columns["treatment"][name][scored] - columns["control"][name][scored]
+            for name in MEASURES
+        ],
+        cluster=repo[scored],
+        group=repo[scored],
+        resamples=resamples,
+        **SETTINGS,
+    )
+    pooled = {
+        role: (
+            mean.chunk_mae,
+            mean.first_mae,
+            *(ladder.pooled(form, score.elements) for form in (score.score, score.fair)),
+        )
+        for role, (mean, _, score) in found.items()
+    }
+    return {**pooled, **{name: _ends(it) for name, it in zip(MEASURES, deltas, strict=True)}}
+
+
+def _columns(mean: Any, single: Any, score: Any) -> dict[str, Float64[np.ndarray, "frame"]]:
+    values = mean.frame_mae, mean.first, single.mae.mean(axis=1), single.first.mean(axis=1)
+    return dict(zip(MEASURES, (*values, score.score, score.fair), strict=True))
+
+
+def _ends(delta: Delta) -> tuple[float, ...]:
+    ends = (delta.by_frame.low, delta.by_frame.high, delta.by_cluster.low, delta.by_cluster.high)
+    return (delta.mean, *(np.nan if end is None else end for end in ends))
+
+
+def reference(arms: Mapping[str, Arm], *, resamples: int) -> Report:
+    """What a researcher would do with whole arrays and the well-known libraries."""
+    columns, pooled = {}, {}
+    for role, arm in arms.items():
+        columns[role], pooled[role] = _reference_scores(arm)
+    core = arms["control"].core
+    repo = np.unique(arms["control"].repo[core], return_inverse=True)[1]
+    found = {}
+    for name in MEASURES:
+        delta = columns["treatment"][name] - columns["control"][name]
+        sums, sizes = np.bincount(repo, weights=delta), np.bincount(repo)
+        by_frame = reference_interval((delta,), np.mean, resamples=resamples)
+        by_cluster = reference_interval((sums, sizes), _ratio, resamples=resamples, paired=True)
+        found[name] = (float(delta.mean()), *by_frame, *by_cluster)
+    return {**pooled, **found}
+
+
+def _reference_scores(
+    arm: Arm,
+) -> tuple[dict[str, Float64[np.ndarray, "frame"]], tuple[float, ...]]:
+    prediction, truth = arm.prediction[arm.core], arm.truth[arm.core]
+    mask = (arm.valid[arm.core] & np.isfinite(truth).all(axis=2))[:, :, None]
+    elements = mask.sum(axis=(1, 2)) * truth.shape[2]
+    error = np.where(mask, np.abs(prediction.mean(axis=1) - truth), 0)
+    total, first = error.sum(axis=(1, 2), dtype=np.float64), error[:, 0].mean(axis=1)
+    apart = np.where(mask[:, None], np.abs(prediction - truth[:, None]), 0)
+    each, each_first = apart.sum(axis=(2, 3), dtype=np.float64), apart[:, :, 0].mean(axis=2)
+    del apart
+    scores = reference_energy(prediction, truth, mask, elements)
+    values = (total / elements, first, each.mean(axis=1) / elements, each_first.mean(axis=1))
+    pooled = (total.sum() / elements.sum(), first.mean())
+    weighed = (float((score * elements).sum() / elements.sum()) for score in scores)
+    return dict(zip(MEASURES, (*values, *scores), strict=True)), (*map(float, pooled), *weighed)
+
+
+def reference_energy(prediction: Any, truth: Any, mask: Any, elements: Any) -> list[Any]:
+    """Plain and fair energy scores by scoringrules; it has no mask, so unscored values are 0."""
+    draws = np.where(mask[:, None], prediction, 0).reshape(*prediction.shape[:2], -1)
+    recorded = np.where(mask, truth, 0).reshape(len(truth), -1)
+    return [
+        scoringrules.es_ensemble(recorded, draws, estimator=form, backend="numba")
+        / np.sqrt(elements)
+        for form in ("nrg", "fair")
+    ]
+
+
+def reference_interval(
+    data: tuple[Any, ...], statistic: Any, *, resamples: int, paired: bool = False
+) -> tuple[float, float]:
+    """A percentile interval by scipy, 100 resamples at once."""
+    found = stats.bootstrap(
+        data, statistic, method="percentile", n_resamples=resamples, batch=100, paired=paired,
+        vectorized=True, rng=np.random.default_rng(SEED), confidence_level=CONFIDENCE,
+    ).confidence_interval  # fmt: skip
+    return float(found.low), float(found.high)
+
+
+def _ratio(sums: Any, sizes: Any, axis: int = -1) -> Any:
+    return sums.sum(axis=axis) / sizes.sum(axis=axis)
+
+
+def _by(way: Callable[..., Any], *, on: bool) -> Callable[..., Any]:
+    def carried(*given: Any, **settings: Any) -> Any:
+        compiled.switch(on=on)
+        return way(*given, **settings)
+
+    return carried
+
+
+WAYS: Final[Mapping[str, Callable[..., Any]]] = {
+    "reference": reference,
+    "numpy": _by(ours, on=False),
+    "compiled": _by(ours, on=True),
+}
+
+
+def block_energies(arm: Arm) -> energy.Energy:
+    """Our energy scores, plain and fair, of an arm's core."""
+    window = arm.truth.shape[1]
+    blocks = chosen_blocks(arm.dataset, arm.core)
+    return energy.joined([energy.block_energy(*block, window=window) for block in blocks])
+
+
+def their_energies(arm: Arm) -> list[Any]:
+    """Theirs, masked and all."""
+    truth, valid = arm.truth[arm.core], arm.valid[arm.core]
+    elements = valid.sum(axis=1) * truth.shape[2]
+    return reference_energy(arm.prediction[arm.core], truth, valid[:, :, None], elements)
+
+
+def interleaved(
+    ways: Mapping[str, Callable[[], Any]], *, repeats: int
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """Median CPU seconds of each way after one run to warm up, and what each returned."""
+    found = {name: way() for name, way in ways.items()}
+    took: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(repeats):
+        for name, way in ways.items():
+            started = time.process_time()
+            way()
+            took[name].append(time.process_time() - started)
+    return {name: median(each) for name, each in took.items()}, found
+
+
+def status(key: str) -> float:
+    """MB of this process, such as VmRSS now or VmHWM at most."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(key)) / 1024
+
+
+def peak(run: Callable[[], object]) -> float:
+    """MB of resident memory above its start that a call reached."""
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # VmHWM starts anew
+    before = status("VmRSS")
+    run()
+    return status("VmHWM") - before
+
+
+def weighed(way: str, options: argparse.Namespace) -> None:
+    """Print the peak of one way's report, and of its bootstrap alone: runs in its own process."""
+    arms = made(sizes(options))
+    delta = np.random.default_rng(0).normal(size=int(arms["control"].core.sum()))
+    alone = {
+        "reference": lambda: reference_interval((delta,), np.mean, resamples=options.resamples),
+        "numpy": _by(lambda: _frame_interval(delta, options), on=False),
+        "compiled": _by(lambda: _frame_interval(delta, options), on=True),
+    }[way]
+    small = {role: Arm(*(each[:600] for each in vars(arm).values())) for role, arm in arms.items()}
+    loading = peak(lambda: WAYS[way](small, resamples=100_000))
+    report = peak(lambda: WAYS[way](arms, resamples=options.resamples))
+    print(loading, report, peak(alone))
+
+
+def _frame_interval(delta: Any, options: argparse.Namespace) -> Any:
+    return frame_bootstrap(delta, resamples=options.resamples, **SETTINGS)
+
+
+def peaks(options: argparse.Namespace) -> dict[str, list[float]]:
+    """MB by way: loading its code on few frames, the report, one interval by frame."""
+    found = {}
+    for way in WAYS:
+        words = [f"--{name}={vars(options)[name]}" for name in ("frames", "draws", "steps")]
+        words += [f"--actions={options.actions}", f"--resamples={options.resamples}"]
+        command = [sys.executable, __file__, f"--weigh={way}", *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
+        found[way] = [float(word) for word in done.stdout.split()]
+    return found
+
+
+def stored(folder: Path, arm: Arm, *, role: str) -> Path:
+    """A finished store of an arm, as `evaluate` writes them."""
+    frames, draws, steps, actions = arm.prediction.shape
+    number = np.arange(frames, dtype=np.int64)
+    names = tuple(f"a{place}" for place in range(actions))
+    panel = Frames(
+        repos=tuple(f"made/{place}" for place in range(int(arm.repo.max()) + 1)), tasks=("task",),
+        repo=arm.repo, task=0 * number, episode=number // 100, frame_index=number % 100,
+        index=number, core=arm.core,
+    )  # fmt: skip
+    attributes = {"digest": "ab" * 32, "arm": role, "config": {}, "horizon": steps}
+    path = folder / role / "predictions.zarr"
+    schema = store.Schema(
+        frames=panel, space=Space(names, names, "degree", "degree", 30.0), steps=steps, draws=draws,
+        block=256, attributes=attributes, state_copy=False,
+    )  # fmt: skip
+    with mock.patch("os.fsync"):
+        store.open_or_create(path, schema)
+        for rows in store.missing(path, shard_index=0, shard_count=1):
+            block = slice(rows.start, rows.stop)
+            columns = {name: getattr(arm, name)[block] for name in ("prediction", "truth", "valid")}
+            columns["logprob"] = np.zeros((len(rows), draws))
+            store.write_block(path, rows, columns)
+        store.finalise(path)
+    return path.parent
+
+
+def store_times(arms: Mapping[str, Arm], options: argparse.Namespace) -> dict[str, float]:
+    """CPU seconds of a paired read of two stores, and of reading their chunk files."""
+    with tempfile.TemporaryDirectory() as folder:
+        runs = {role: stored(Path(folder), arm, role=role) for role, arm in arms.items()}
+        definition = {
+            "name": "paired_delta", "question": "-", "window": None, "cluster": "repo",
+            "resamples": options.resamples, **SETTINGS,
+        }  # fmt: skip
+        files = [
+            file
+            for run in runs.values()
+            for name in ("prediction", "truth", "valid")
+            for file in (run / "predictions.zarr" / name / "c").parent.iterdir()
+            if file.name != "zarr.json"
+        ]
+
+        def read() -> Any:
+            return run_read(definition, runs, measure=paired_delta)
+
+        ways = {
+            "bytes": lambda: sum(len(file.read_bytes()) for file in files),
+            "numpy": _by(read, on=False),
+            "compiled": _by(read, on=True),
+        }
+        took, found = interleaved(ways, repeats=options.repeats)
+        return {**took, "megabytes": found["bytes"] / 1e6}
+
+
+def relative(one: Report, other: Report) -> float:
+    """Largest difference of pooled numbers and means, relative to the larger."""
+    pairs = [
+        (a, b)
+        for name in one
+        for a, b in zip(one[name], other[name], strict=True)
+        if name in {"treatment", "control"}
+    ]
+    return max(abs(a - b) / max(abs(a), abs(b)) for a, b in pairs)
+
+
+def sizes(options: argparse.Namespace) -> tuple[int, int, int, int]:
+    """Frames, draws, steps and actions."""
+    return options.frames, options.draws, options.steps, options.actions
+
+
+def exact_energies(arm: Arm, *, frames: int) -> list[float]:
+    """The plain score of the first core frames, from differences in extended precision."""
+    found = []
+    for row in np.flatnonzero(arm.core)[:frames]:
+        draws = arm.prediction[row][:, arm.valid[row]].astype(np.longdouble).reshape(-1)
+        points = draws.reshape(arm.prediction.shape[1], -1)
+        near = points - arm.truth[row][arm.valid[row]].astype(np.longdouble).reshape(-1)
+        apart = np.sqrt(((points[:, None] - points) ** 2).sum(axis=2)).mean() / 2
+        score = np.sqrt((near**2).sum(axis=1)).mean() - apart
+        found.append(float(score / np.sqrt(np.longdouble(points.shape[1]))))
+    return found
+
+
+def report_rows(arms: Mapping[str, Arm], options: argparse.Namespace) -> list[Row]:
+    """The whole report, and whether the ways agree."""
+    ways = {
+        name: (lambda way=way: way(arms, resamples=options.resamples)) for name, way in WAYS.items()
+    }
+    took, found = interleaved(ways, repeats=options.repeats)
+    said = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in took.items())
+    same = found["numpy"] == found["compiled"]
+    apart = relative(found["numpy"], found["reference"])
+    return [
+        Row("whole report, numpy", took["reference"] / took["numpy"], ">=", 3, said),
+        Row("whole report, compiled", took["reference"] / took["compiled"], ">=", 10, said),
+        Row("same bits with and without the extra", float(same), ">=", 1, "1 = every number"),
+        Row("pooled numbers, relative difference", apart, "<=", 1e-6, "to the reference's float32"),
+    ]
+
+
+def energy_rows(arm: Arm, options: argparse.Namespace) -> list[Row]:
+    """Plain and fair energy scores of one arm."""
+    ways = {
+        "reference": lambda: their_energies(arm),
+        "numpy": _by(lambda: block_energies(arm), on=False),
+        "compiled": _by(lambda: block_energies(arm), on=True),
+    }
+    took, found = interleaved(ways, repeats=options.repeats)
+    exact = exact_energies(arm, frames=200)
+    off = np.abs(found["numpy"].score[: len(exact)] / exact - 1).max()
+    theirs = np.abs(found["reference"][0][: len(exact)] / exact - 1).max()
+    said = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in took.items())
+    return [
+        Row("energy scores, numpy", took["reference"] / took["numpy"], ">=", 2, said),
+        Row("energy scores, compiled", took["reference"] / took["compiled"], ">=", 2, said),
+        Row("energy scores, relative error", off, "<=", 1e-7, f"scoringrules: {theirs:.0e}"),
+    ]
+
+
+def bootstrap_rows(options: argparse.Namespace) -> list[Row]:
+    """One interval by frame."""
+    delta = np.random.default_rng(0).normal(size=round(SHARE * options.frames))
+    ways = {
+        "reference": lambda: reference_interval((delta,), np.mean, resamples=options.resamples),
+        "numpy": _by(lambda: _frame_interval(delta, options), on=False),
+        "compiled": _by(lambda: _frame_interval(delta, options), on=True),
+    }
+    took, _ = interleaved(ways, repeats=max(options.repeats, 3))
+    said = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in took.items())
+    return [
+        Row("one interval, numpy", took["reference"] / took["numpy"], ">=", 1.3, said),
+        Row("one interval, compiled", took["reference"] / took["compiled"], ">=", 3, said),
+    ]
+
+
+def memory_rows(options: argparse.Namespace) -> list[Row]:
+    """Resident memory above the start of a process that holds the arms and has loaded its code."""
+    found = peaks(options)
+    reports = ", ".join(f"{way} {each[1]:.0f}" for way, each in found.items())
+    alone = ", ".join(f"{way} {each[2]:.0f}" for way, each in found.items())
+    loading = f"MB; loading numba and its loops once: {found['compiled'][0]:.0f}"
+    return [
+        Row("report, MB above start, numpy", found["numpy"][1], "<=", 120, f"MB: {reports}"),
+        Row("report, MB above start, compiled", found["compiled"][1], "<=", 120, loading),
+        Row("one interval, MB, numpy", found["numpy"][2], "<=", 50, f"MB: {alone}"),
+        Row("one interval, MB, compiled", found["compiled"][2], "<=", 50, f"MB: {alone}"),
+    ]
+
+
+def store_rows(arms: Mapping[str, Arm], options: argparse.Namespace) -> list[Row]:
+    """`read=paired_delta` of two stores, in units of reading their chunk files."""
+    took = store_times(arms, options)
+    said = f"bytes {took['bytes']:.2f} s for {took['megabytes']:.0f} MB, "
+    said += ", ".join(f"{name} {took[name]:.2f} s" for name in ("numpy", "compiled"))
+    return [
+        Row("whole read of stores, numpy", took["numpy"] / took["bytes"], "<=", 5, said),
+        Row("whole read of stores, compiled", took["compiled"] / took["bytes"], "<=", 5, said),
+    ]
+
+
+def machine() -> str:
+    """The processor, its cores, and the versions that count."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    model = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    names = ("numpy", "scipy", "numba", "scoringrules", "xarray", "zarr")
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
+    python = platform.python_version()
+    return f"{model}, {os.cpu_count()} cores, Python {python}, {versions}"
+
+
+def main() -> None:
+    """Measure, print one table, and say which bars are met."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    defaults = {"frames": 25_800, "draws": 10, "steps": 50, "actions": 6}
+    for name, value in {**defaults, "repeats": 3, "resamples": 10_000}.items():
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--weigh", choices=tuple(WAYS), help="print one way's memory, in MB")
+    options = parser.parse_args()
+    if options.weigh:
+        weighed(options.weigh, options)
+        return
+    arms = made(sizes(options))
+    table = Table(title=" x ".join(map(str, sizes(options))), caption=machine())
+    for column in ("what", "found", "bar", "", "of which"):
+        table.add_column(column, justify="right" if column in {"found", "bar"} else "left")
+    rows = [
+        *report_rows(arms, options),
+        *energy_rows(arms["treatment"], options),
+        *bootstrap_rows(options),
+        *store_rows(arms, options),
+        *memory_rows(options),
+    ]
+    for row in rows:
+        table.add_row(*row.words)
+    Console(width=150).print(table)
+
+
+if __name__ == "__main__":
+    main()
