@@ -122,6 +122,8 @@ def resampled_sums(
         held = columns[start : start + found.resamples.COLUMNS]
         table = np.zeros((len(held[0]), found.resamples.COLUMNS))
         table[:, : len(held)] = np.stack(held, axis=1)
+        if len(held) == 1:  # a fraction of the memory to go through
+            table = np.ascontiguousarray(table[:, 0])
         summed = np.empty((resamples, found.resamples.COLUMNS))
         found.resamples.resampled_sums(
             table, *_states(seed, found.resamples.LANES), order(len(table)), summed

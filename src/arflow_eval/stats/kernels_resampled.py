@@ -10,7 +10,15 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from arflow_eval.stats.kernel_code import EIGHT, MOST_PIECES, WORD, first_value, inline, jit, paired
+from arflow_eval.stats.kernel_code import (
+    MOST_PIECES,
+    NUMBER,
+    WORD,
+    first_value,
+    inline,
+    jit,
+    paired,
+)
 
 LANES: Final = 8  # states of the generator side by side, each 8 words on at a step
 HALVES: Final = 2048  # of words, held at once
@@ -24,8 +32,13 @@ Order = Int64[np.ndarray, "2 block"]  # pieces: their sizes, and how often to ad
 def _gathered(
     typing_context: Any, table: Any, rows: Any, start: Any, count: Any, sums: Any, depth: Any
 ) -> Any:
-    """`_piece` of chosen rows of a table, its 8 columns at once, written to row `depth` of sums."""
+    """`_piece` of chosen rows of a table, its columns at once, written to row `depth` of sums.
+
+    A table has one axis and one column, or two and 8 columns.
+    """
     del typing_context, start, count, depth
+    width = 1 if table.ndim == 1 else COLUMNS
+    vector = ir.VectorType(NUMBER, width)
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         first, length, row = arguments[2], arguments[3], arguments[5]
@@ -33,15 +46,15 @@ def _gathered(
             first_value(context, builder, signature, arguments, place) for place in (0, 1, 4)
         )
 
-        def columns(array: Any, index: Any) -> Any:
-            pointer = builder.gep(array, [builder.mul(index, WORD(COLUMNS))])
-            return builder.bitcast(pointer, EIGHT.as_pointer())
+        def columns(array: Any, index: Any, *, apart: int) -> Any:
+            pointer = builder.gep(array, [builder.mul(index, WORD(apart))])
+            return builder.bitcast(pointer, vector.as_pointer())
 
         def taken(place: Any) -> Any:
             index = builder.load(builder.gep(chosen, [builder.add(first, place)]))
-            return builder.load(columns(values, builder.zext(index, WORD)), align=8)
+            return builder.load(columns(values, builder.zext(index, WORD), apart=width), align=8)
 
-        nothing = ir.Constant(EIGHT, [-0.0] * 8)
+        nothing = ir.Constant(vector, [-0.0] * width)
         running = [cgutils.alloca_once_value(builder, nothing) for _ in range(8)]
         whole = builder.sub(length, builder.urem(length, WORD(8)))
         with cgutils.for_range_slice(builder, WORD(0), whole, WORD(8)) as (place, _):
@@ -52,7 +65,7 @@ def _gathered(
         total = cgutils.alloca_once_value(builder, paired(builder, lanes))
         with cgutils.for_range_slice(builder, whole, length, WORD(1)) as (place, _):
             builder.store(builder.fadd(builder.load(total), taken(place)), total)
-        builder.store(builder.load(total), columns(into, row), align=8)
+        builder.store(builder.load(total), columns(into, row, apart=COLUMNS), align=8)
         return context.get_dummy_value()
 
     place = types.int64
@@ -74,7 +87,7 @@ def _high(typing_context: Any, left: Any, right: Any) -> Any:
 
 @jit
 def resampled_sums(
-    table: Float64[np.ndarray, "cluster 8"],
+    table: Float64[np.ndarray, "cluster *columns"],
     upper: UInt64[np.ndarray, "..."],
     lower: UInt64[np.ndarray, "..."],
     jump: UInt64[np.ndarray, "4"],
@@ -84,7 +97,7 @@ def resampled_sums(
     """Sums of rows drawn as `default_rng(seed).integers` draws them, one resample a row.
 
     Args:
-        table: what is resampled.
+        table: what is resampled: one column, or two axes and 8 columns.
         upper: high halves of the generator's states after 1 to `LANES` steps; they move on.
         lower: their low halves.
         jump: factor and increment of `LANES` steps, each as its high and its low half.
@@ -117,26 +130,27 @@ def _scaled(
 ) -> int:
     """Write the fair indices that some halves give to `chosen`; their number. See `intervals`."""
     below = np.uint64(len(chosen))
+    given, taken = halves[place : place + count], chosen[filled : filled + count]
     unfair = (LOWER - below + np.uint64(1)) % below
     least = LOWER
     for half in range(count):
-        product = np.uint64(halves[place + half]) * below
-        chosen[filled + half] = product >> HALF
+        product = np.uint64(given[half]) * below
+        taken[half] = product >> HALF
         least = min(least, product & LOWER)
     if least >= unfair:
         return count
     kept = 0
     for half in range(count):
-        product = np.uint64(halves[place + half]) * below
+        product = np.uint64(given[half]) * below
         if product & LOWER >= unfair:
-            chosen[filled + kept] = product >> HALF
+            taken[kept] = product >> HALF
             kept += 1
     return kept
 
 
 @jit
 def _sum_rows(
-    table: Float64[np.ndarray, "cluster 8"],
+    table: Float64[np.ndarray, "cluster *columns"],
     chosen: UInt32[np.ndarray, "cluster"],
     order: Order,
     waiting: Float64[np.ndarray, "block 8"],
