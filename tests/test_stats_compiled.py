@@ -3,6 +3,7 @@
 import importlib
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -12,7 +13,7 @@ import xarray
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arflow_eval import refusal
+from arflow_eval import read, refusal
 from arflow_eval.reads.draws_fairness import draws_fairness
 from arflow_eval.reads.energy_score_flow import energy_score_flow
 from arflow_eval.reads.paired import paired_delta
@@ -33,15 +34,14 @@ SETTINGS: dict[str, Any] = {
 def _whatever_the_size() -> Iterator[None]:
     """Compiled loops for small work too, and the switch as it was afterwards."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled, "WORTH_BLOCK", 0)
-        patch.setattr(compiled, "WORTH_RESAMPLES", 0)
+        patch.setattr(compiled, "WORTH", 0)
         yield
     compiled.switch(on=True)
 
 
 def _kernels() -> Any:
     compiled.switch(on=True)
-    found = compiled.kernels(1, worth=0)
+    found = compiled.kernels(1)
     assert found is not None, "the compiled loops do not sum as this numpy does"
     return found
 
@@ -202,10 +202,29 @@ def test_whole_reports_do_not_show_whether_the_extra_is_installed() -> None:
     assert found == plain
 
 
-def test_the_switch_and_the_size_of_the_work_leave_it_to_numpy() -> None:
-    assert compiled.kernels(10, worth=11) is None
+def test_loops_are_loaded_once_the_work_of_a_process_pays_for_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(compiled, "WORTH", 100)
+    monkeypatch.setitem(compiled._state, "seen", 0)
+    assert [compiled.kernels(40) is None for _ in range(4)] == [True, True, False, False]
+
+
+def test_the_switch_leaves_it_to_numpy() -> None:
     compiled.switch(on=False)
-    assert compiled.kernels(10, worth=0) is None
+    assert compiled.kernels(10) is None
+
+
+def test_a_read_takes_the_switch_from_its_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["read=energy_score", "oracle=true", "read.resamples=200"]
+    assert read.main([*words, "compiled=false"]) == 0
+    assert compiled.kernels(1) is None
+    assert read.main(words) == 0
+    assert compiled.kernels(1) is not None
+    assert read.main([*words, "compiled=perhaps"]) == refusal.USAGE
 
 
 def test_loops_that_do_not_sum_as_numpy_does_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from arflow_eval.contracts import FrameId
 from arflow_eval.reads.pairing import Arms, common_steps, horizons, identities, longest_window
 
 Guard = Callable[[Arms, int | None], None]
-BLOCK: Final = 256  # frames compared at once
+BLOCK: Final = 1_024  # frames compared at once: several chunks, which are read together
 BASELINES: Final = ("state_copy", "state_copy_norm")
 SPACE: Final = ("action_names", "action_units", "fps")
 ONE_PANEL: Final = "evaluate both arms on one panel"

@@ -1,8 +1,8 @@
 """The one place that decides whether sums are taken by compiled loops: the extra `compiled`.
 
 They give the bits of the numpy code that calls them, only sooner, so no report shows whether
-they ran. They are used where numba is installed, `switch` has not turned them off, the work is
-large enough to pay for loading them, and they sum as the numpy of this process does.
+they ran. They are used where numba is installed, `switch` has not turned them off, there is work
+enough to pay for loading them, and they sum as the numpy of this process does.
 """
 
 import functools
@@ -16,8 +16,7 @@ from typing import Any, Final
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64, UInt64
 
-WORTH_BLOCK: Final = 1 << 18  # predicted values of a block; smaller blocks are of small stores
-WORTH_RESAMPLES: Final = 1 << 25  # values resampled; fewer are done before numba is loaded
+WORTH: Final = 1 << 27  # values; what numpy needs for them is what loading numba costs
 PIECE: Final = 128  # values that numpy sums by eight running sums: its PW_BLOCKSIZE
 MULTIPLIER: Final = 0x2360ED051FC65DA44385DF649FCCF645  # of PCG64
 WHOLE: Final = (1 << 128) - 1
@@ -29,12 +28,12 @@ Truths = Float32[np.ndarray, "frame step action"]
 Scored = Bool[np.ndarray, "frame step"]
 Failed = Bool[np.ndarray, "frame draw"]
 
-_allowed = {"compiled": True}
+_state = {"allowed": True, "seen": 0}
 
 
 def switch(*, on: bool) -> None:
     """Allow or forbid compiled loops in this process from here on. They move no bit."""
-    _allowed["compiled"] = on
+    _state["allowed"] = on
 
 
 @dataclass(frozen=True)
@@ -45,9 +44,15 @@ class Kernels:
     resamples: ModuleType
 
 
-def kernels(values: int, *, worth: int) -> Kernels | None:
-    """The compiled loops where there are at least `worth` values, or None: numpy has to do it."""
-    return _checked() if _allowed["compiled"] and values >= worth else None
+def kernels(values: int) -> Kernels | None:
+    """The compiled loops for work on so many values, or None where numpy has to do it.
+
+    They are loaded once the work of this process, as far as it is known, pays for that.
+    """
+    if not _state["allowed"]:
+        return None
+    _state["seen"] += values
+    return _checked() if _state["seen"] >= WORTH else None
 
 
 @functools.cache

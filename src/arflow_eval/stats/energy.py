@@ -111,7 +111,7 @@ def _distance_sums(
     failed: Bool[np.ndarray, "frame draw"],
 ) -> tuple[Float64[np.ndarray, "frame"], Float64[np.ndarray, "frame"]]:
     """sum_i ||x_i - y||, and sum_(i<j) ||x_i - x_j||, over the draws that were decoded."""
-    found = compiled.kernels(prediction.size, worth=compiled.WORTH_BLOCK)
+    found = compiled.kernels(prediction.size)
     if found is not None:
         return compiled.distance_sums(found, prediction, truth, scored, failed)
     squares = _squared_distances(prediction, truth, scored)

@@ -196,7 +196,7 @@ def _headline_sums(
     failed: Bool[np.ndarray, "frame draw"],
 ) -> tuple[Float64[np.ndarray, "frame"], Float64[np.ndarray, "frame"]]:
     """Sums of the headline's errors over the scored steps, and over the first of them."""
-    found = compiled.kernels(prediction.size, worth=compiled.WORTH_BLOCK)
+    found = compiled.kernels(prediction.size)
     if found is not None:
         return compiled.headline_sums(found, prediction, truth, scored, failed)
     chunk, recorded = (

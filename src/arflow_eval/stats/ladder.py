@@ -162,7 +162,7 @@ def _draw_sums(
     failed: Bool[np.ndarray, "frame draw"],
 ) -> tuple[Float64[np.ndarray, "frame draw"], Float64[np.ndarray, "frame draw"]]:
     """Sums of each draw's errors over the scored steps, and over the first of them."""
-    found = compiled.kernels(prediction.size, worth=compiled.WORTH_BLOCK)
+    found = compiled.kernels(prediction.size)
     if found is not None:
         return compiled.draw_sums(found, prediction, truth, scored, failed)
     frames, draws, _, actions = prediction.shape

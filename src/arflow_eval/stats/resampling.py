@@ -21,7 +21,7 @@ def resampled_sums(
 ) -> list[Float64[np.ndarray, "resample"]]:
     """The sum of each column over the clusters of each resample, which all columns share."""
     clusters = len(columns[0])
-    found = compiled.kernels(resamples * clusters, worth=compiled.WORTH_RESAMPLES)
+    found = compiled.kernels(resamples * clusters * len(columns))
     if found is not None:
         return compiled.resampled_sums(found, columns, resamples=resamples, seed=seed)
     sums = [np.empty(resamples) for _ in columns]
