@@ -27,11 +27,24 @@ from typing import Any, Final
 from unittest import mock
 
 import numpy as np
-import xarray
-from jaxtyping import Bool, Float32, Float64, Int64
+from jaxtyping import Bool
+from reference import (
+    CONFIDENCE,
+    MEASURES,
+    SEED,
+    SHARE,
+    Arm,
+    Columns,
+    Report,
+    exact_energies,
+    made,
+    reference,
+    reference_interval,
+    their_energies,
+    their_plain,
+)  # fmt: skip
 from rich.console import Console
 from rich.table import Table
-from scipy import stats
 
 from arflow_eval import store
 from arflow_eval.contracts import Frames, Space
@@ -42,33 +55,7 @@ from arflow_eval.stats import compiled, energy, errors, ladder
 from arflow_eval.stats.intervals import frame_bootstrap
 from arflow_eval.stats.scoring import chosen_blocks
 
-REPOS, SHARE, CONFIDENCE, SEED = 878, 17_204 / 25_800, 0.95, 0
-MEASURES: Final = ("chunk", "first", "single chunk", "single first", "energy", "fair energy")
 SETTINGS: Final[Mapping[str, Any]] = {"seed": SEED, "confidence": CONFIDENCE}
-Report = Mapping[str, tuple[float, ...]]
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One made arm; truth, mask, core and repos are shared by all."""
-
-    prediction: Float32[np.ndarray, "frame draw step action"]
-    truth: Float32[np.ndarray, "frame step action"]
-    valid: Bool[np.ndarray, "frame step"]
-    core: Bool[np.ndarray, "frame"]
-    repo: Int64[np.ndarray, "frame"]
-
-    @property
-    def dataset(self) -> xarray.Dataset:
-        """The arm as a read sees it."""
-        axes = ("frame", "draw", "step", "action")
-        return xarray.Dataset(
-            {
-                "prediction": (axes, self.prediction),
-                "truth": (("frame", "step", "action"), self.truth),
-                "valid": (("frame", "step"), self.valid),
-            }
-        )
 
 
 @dataclass(frozen=True)
@@ -95,138 +82,51 @@ class Row:
         )
 
 
-def made(size: tuple[int, int, int, int]) -> dict[str, Arm]:
-    """Two arms: smooth trajectories, errors that repos share, draws about them, ragged tails."""
-    frames, draws, steps, actions = size
-    rng = np.random.default_rng(1)
-    share = rng.lognormal(0, 1, min(REPOS, frames))
-    repo = np.sort(rng.choice(len(share), size=frames, p=share / share.sum()))
-    time_of = np.arange(steps, dtype=np.float32)[:, None]
-    phase = rng.uniform(0, 6, (frames, 1, actions)).astype(np.float32)
-    truth = 30 * np.sin(phase + 0.05 * time_of)
-    left = np.where(rng.random(frames) < 0.2, rng.integers(1, steps + 1, frames), steps)
-    valid = np.arange(steps) < left[:, None]
-    core = rng.random(frames) < SHARE
-    arms = {}
-    for role, spread in (("treatment", 2.0), ("control", 2.1)):
-        prediction = rng.standard_normal((frames, draws, steps, actions), dtype=np.float32)
-        prediction *= np.float32(spread)
-        shared = rng.normal(0, 1, (len(share), 1, actions))[repo].astype(np.float32)
-        own = rng.normal(0, 1, (frames, 1, actions)).astype(np.float32)
-        prediction += (truth + (shared + own) * np.sqrt(time_of / steps))[:, None]
-        arms[role] = Arm(prediction, truth, valid, core, repo)
-    return arms
-
-
 def ours(arms: Mapping[str, Arm], *, resamples: int) -> Report:
     """Our report: one pass over blocks an arm, and all measures on shared resamples."""
-    found = {}
-    for role, arm in arms.items():
-        blocks = [
-            (
-                errors.block_errors(*block, window=arm.truth.shape[1]),
-                ladder.block_draw_errors(*block, window=arm.truth.shape[1]),
-                energy.block_energy(*block, window=arm.truth.shape[1]),
-            )
-            for block in chosen_blocks(arm.dataset, arm.core)
-        ]
-        mean, single, score = zip(*blocks, strict=True)
-        found[role] = errors.joined(mean), ladder.joined(single), energy.joined(score)
-    scored = found["control"][0].scored
-    columns = {role: _columns(*each) for role, each in found.items()}
+    found = {role: _our_scores(arm) for role, arm in arms.items()}
+    scored = found["control"][2]
+    treatment, control = found["treatment"][0], found["control"][0]
     repo = arms["control"].repo[arms["control"].core]
     deltas = compare(
-        [
-            columns["treatment"][name][scored] - columns["control"][name][scored]
-            for name in MEASURES
-        ],
+        [(treatment[name] - control[name])[scored] for name in MEASURES],
         cluster=repo[scored],
         group=repo[scored],
         resamples=resamples,
         **SETTINGS,
     )
-    pooled = {
-        role: (
-            mean.chunk_mae,
-            mean.first_mae,
-            *(ladder.pooled(form, score.elements) for form in (score.score, score.fair)),
-        )
-        for role, (mean, _, score) in found.items()
-    }
+    pooled = {role: numbers for role, (_, numbers, _) in found.items()}
     return {**pooled, **{name: _ends(it) for name, it in zip(MEASURES, deltas, strict=True)}}
 
 
-def _columns(mean: Any, single: Any, score: Any) -> dict[str, Float64[np.ndarray, "frame"]]:
-    values = mean.frame_mae, mean.first, single.mae.mean(axis=1), single.first.mean(axis=1)
-    return dict(zip(MEASURES, (*values, score.score, score.fair), strict=True))
+def _our_scores(arm: Arm) -> tuple[Columns, tuple[float, ...], Bool[np.ndarray, "frame"]]:
+    """Per-frame scores by measure, pooled numbers, and the scored frames, in one pass."""
+    window = arm.truth.shape[1]
+    blocks = [
+        (
+            errors.block_errors(*block, window=window),
+            ladder.block_draw_errors(*block, window=window),
+            energy.block_energy(*block, window=window),
+        )
+        for block in chosen_blocks(arm.dataset, arm.core)
+    ]
+    mean, single, score = zip(*blocks, strict=True)
+    return _summed(errors.joined(mean), ladder.joined(single), energy.joined(score))
+
+
+def _summed(
+    mean: errors.Errors, single: ladder.DrawErrors, score: energy.Energy
+) -> tuple[Columns, tuple[float, ...], Bool[np.ndarray, "frame"]]:
+    each = single.mae.mean(axis=1), single.first.mean(axis=1)
+    values = (mean.frame_mae, mean.first, *each, score.score, score.fair)
+    energies = (ladder.pooled(form, score.elements) for form in (score.score, score.fair))
+    pooled = (mean.chunk_mae, mean.first_mae, *energies)
+    return dict(zip(MEASURES, values, strict=True)), pooled, mean.scored
 
 
 def _ends(delta: Delta) -> tuple[float, ...]:
     ends = (delta.by_frame.low, delta.by_frame.high, delta.by_cluster.low, delta.by_cluster.high)
     return (delta.mean, *(np.nan if end is None else end for end in ends))
-
-
-def reference(arms: Mapping[str, Arm], *, resamples: int) -> Report:
-    """What a researcher would do with whole arrays and the well-known libraries."""
-    columns, pooled = {}, {}
-    for role, arm in arms.items():
-        columns[role], pooled[role] = _reference_scores(arm)
-    core = arms["control"].core
-    repo = np.unique(arms["control"].repo[core], return_inverse=True)[1]
-    found = {}
-    for name in MEASURES:
-        delta = columns["treatment"][name] - columns["control"][name]
-        sums, sizes = np.bincount(repo, weights=delta), np.bincount(repo)
-        by_frame = reference_interval((delta,), np.mean, resamples=resamples)
-        by_cluster = reference_interval((sums, sizes), _ratio, resamples=resamples, paired=True)
-        found[name] = (float(delta.mean()), *by_frame, *by_cluster)
-    return {**pooled, **found}
-
-
-def _reference_scores(
-    arm: Arm,
-) -> tuple[dict[str, Float64[np.ndarray, "frame"]], tuple[float, ...]]:
-    prediction, truth = arm.prediction[arm.core], arm.truth[arm.core]
-    mask = (arm.valid[arm.core] & np.isfinite(truth).all(axis=2))[:, :, None]
-    elements = mask.sum(axis=(1, 2)) * truth.shape[2]
-    error = np.where(mask, np.abs(prediction.mean(axis=1) - truth), 0)
-    total, first = error.sum(axis=(1, 2), dtype=np.float64), error[:, 0].mean(axis=1)
-    apart = np.where(mask[:, None], np.abs(prediction - truth[:, None]), 0)
-    each, each_first = apart.sum(axis=(2, 3), dtype=np.float64), apart[:, :, 0].mean(axis=2)
-    del apart
-    scores = reference_energy(prediction, truth, mask, elements)
-    values = (total / elements, first, each.mean(axis=1) / elements, each_first.mean(axis=1))
-    pooled = (total.sum() / elements.sum(), first.mean())
-    weighed = (float((score * elements).sum() / elements.sum()) for score in scores)
-    return dict(zip(MEASURES, (*values, *scores), strict=True)), (*map(float, pooled), *weighed)
-
-
-def reference_energy(prediction: Any, truth: Any, mask: Any, elements: Any) -> list[Any]:
-    """Plain and fair energy scores by scoringrules; it has no mask, so unscored values are 0."""
-    import scoringrules  # noqa: PLC0415 - it loads numba, which is weighed below
-
-    draws = np.where(mask[:, None], prediction, 0).reshape(*prediction.shape[:2], -1)
-    recorded = np.where(mask, truth, 0).reshape(len(truth), -1)
-    return [
-        scoringrules.es_ensemble(recorded, draws, estimator=form, backend="numba")
-        / np.sqrt(elements)
-        for form in ("nrg", "fair")
-    ]
-
-
-def reference_interval(
-    data: tuple[Any, ...], statistic: Any, *, resamples: int, paired: bool = False
-) -> tuple[float, float]:
-    """A percentile interval by scipy, 100 resamples at once."""
-    found = stats.bootstrap(
-        data, statistic, method="percentile", n_resamples=resamples, batch=100, paired=paired,
-        vectorized=True, rng=np.random.default_rng(SEED), confidence_level=CONFIDENCE,
-    ).confidence_interval  # fmt: skip
-    return float(found.low), float(found.high)
-
-
-def _ratio(sums: Any, sizes: Any, axis: int = -1) -> Any:
-    return sums.sum(axis=axis) / sizes.sum(axis=axis)
 
 
 def _by(way: Callable[..., Any], *, on: bool) -> Callable[..., Any]:
@@ -249,24 +149,6 @@ def block_energies(arm: Arm) -> energy.Energy:
     window = arm.truth.shape[1]
     blocks = chosen_blocks(arm.dataset, arm.core)
     return energy.joined([energy.block_energy(*block, window=window) for block in blocks])
-
-
-def their_energies(arm: Arm) -> list[Any]:
-    """Theirs, masked and all."""
-    truth, valid = arm.truth[arm.core], arm.valid[arm.core]
-    elements = valid.sum(axis=1) * truth.shape[2]
-    return reference_energy(arm.prediction[arm.core], truth, valid[:, :, None], elements)
-
-
-def their_plain(arm: Arm, dtype: type[np.floating[Any]]) -> Callable[[], Any]:
-    """Their plain score alone, of arrays that are masked and in place."""
-    import scoringrules  # noqa: PLC0415 - it loads numba, which is weighed below
-
-    mask = arm.valid[arm.core][:, :, None]
-    truth = np.where(mask, arm.truth[arm.core], 0).reshape(len(mask), -1).astype(dtype)
-    draws = np.where(mask[:, None], arm.prediction[arm.core], 0).astype(dtype)
-    draws = draws.reshape(*draws.shape[:2], -1)
-    return lambda: scoringrules.es_ensemble(truth, draws, estimator="nrg", backend="numba")
 
 
 def interleaved(
@@ -304,7 +186,9 @@ def weighed(way: str, options: argparse.Namespace) -> None:
         "compiled": _by(lambda: _frame_interval(delta, options), on=True),
     }[way]
     start = fresh()
-    WAYS[way](few, resamples=200_000)
+    if way == "compiled":
+        compiled.kernels(compiled.WORTH)  # load at once, for few frames too
+    WAYS[way](few, resamples=options.resamples)
     loaded = status("VmHWM") - start
     WAYS[way](arms, resamples=options.resamples)
     report = status("VmHWM") - start
@@ -315,7 +199,8 @@ def weighed(way: str, options: argparse.Namespace) -> None:
 
 def fresh() -> float:
     """MB held now, free memory given back; the most that was held starts anew."""
-    ctypes.CDLL(None).malloc_trim(0)
+    trim: Any = ctypes.CDLL(None)["malloc_trim"]
+    trim(0)
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     return status("VmRSS")
 
@@ -412,19 +297,6 @@ def relative(one: Report, other: Report) -> float:
 def sizes(options: argparse.Namespace) -> tuple[int, int, int, int]:
     """Frames, draws, steps and actions."""
     return options.frames, options.draws, options.steps, options.actions
-
-
-def exact_energies(arm: Arm, *, frames: int) -> list[float]:
-    """The plain score of the first core frames, from differences in extended precision."""
-    found = []
-    for row in np.flatnonzero(arm.core)[:frames]:
-        draws = arm.prediction[row][:, arm.valid[row]].astype(np.longdouble).reshape(-1)
-        points = draws.reshape(arm.prediction.shape[1], -1)
-        near = points - arm.truth[row][arm.valid[row]].astype(np.longdouble).reshape(-1)
-        apart = np.sqrt(((points[:, None] - points) ** 2).sum(axis=2)).mean() / 2
-        score = np.sqrt((near**2).sum(axis=1)).mean() - apart
-        found.append(float(score / np.sqrt(np.longdouble(points.shape[1]))))
-    return found
 
 
 def report_rows(arms: Mapping[str, Arm], options: argparse.Namespace) -> list[Row]:
