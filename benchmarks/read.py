@@ -101,6 +101,10 @@ def ours(arms: Mapping[str, Arm], *, resamples: int) -> Report:
 
 def _our_scores(arm: Arm) -> tuple[Columns, tuple[float, ...], Bool[np.ndarray, "frame"]]:
     """Per-frame scores by measure, pooled numbers, and the scored frames, in one pass."""
+    return _summed(*_joined(arm))
+
+
+def _joined(arm: Arm) -> tuple[errors.Errors, ladder.DrawErrors, energy.Energy]:
     window = arm.truth.shape[1]
     blocks = [
         (
@@ -111,7 +115,7 @@ def _our_scores(arm: Arm) -> tuple[Columns, tuple[float, ...], Bool[np.ndarray, 
         for block in chosen_blocks(arm.dataset, arm.core)
     ]
     mean, single, score = zip(*blocks, strict=True)
-    return _summed(errors.joined(mean), ladder.joined(single), energy.joined(score))
+    return errors.joined(mean), ladder.joined(single), energy.joined(score)
 
 
 def _summed(
@@ -180,11 +184,11 @@ def weighed(way: str, options: argparse.Namespace) -> None:
     arms = made(sizes(options))
     few = {role: Arm(*(each[:600] for each in vars(arm).values())) for role, arm in arms.items()}
     delta = np.random.default_rng(0).normal(size=int(arms["control"].core.sum()))
-    alone = {
+    ways: dict[str, Callable[[], Any]] = {
         "reference": lambda: reference_interval((delta,), np.mean, resamples=options.resamples),
         "numpy": _by(lambda: _frame_interval(delta, options), on=False),
         "compiled": _by(lambda: _frame_interval(delta, options), on=True),
-    }[way]
+    }
     start = fresh()
     if way == "compiled":
         compiled.kernels(compiled.WORTH)  # load at once, for few frames too
@@ -193,7 +197,7 @@ def weighed(way: str, options: argparse.Namespace) -> None:
     WAYS[way](arms, resamples=options.resamples)
     report = status("VmHWM") - start
     start = fresh()
-    alone()
+    ways[way]()
     print(loaded, report, status("VmHWM") - start)
 
 

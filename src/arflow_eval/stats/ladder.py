@@ -47,7 +47,7 @@ class DrawErrors:
     def mae(self) -> Float64[np.ndarray, "frame draw"]:
         """Mean absolute error of each draw within its frame; NaN where no step is scored."""
         mae = np.full(self.total.shape, np.nan)
-        mae[self.scored] = self.total[self.scored] / self.elements[self.scored, None]
+        np.divide(self.total, self.elements[:, None], out=mae, where=self.scored[:, None])
         return mae
 
 
