@@ -69,8 +69,10 @@ def stored(arm: xarray.Dataset, path: Path, *, block: int) -> xarray.Dataset:
         name: {"chunks": (block, *variable.shape[1:])} for name, variable in arm.data_vars.items()
     }
     arm.drop_vars("repo_name").to_zarr(path, encoding=chunks, consolidated=False)
-    opened = xarray.open_zarr(path, chunks=None, consolidated=False)
-    return opened.set_coords(list(arm.drop_vars("repo_name").coords)).assign_coords(repo_name=names)
+    opened: xarray.Dataset = xarray.open_zarr(path, chunks=None, consolidated=False)
+    coordinates = [name for name in arm.coords if name != "repo_name"]
+    placed: xarray.Dataset = opened.set_coords(coordinates).assign_coords(repo_name=names)
+    return placed
 
 
 def reports(arms: list[xarray.Dataset]) -> str:

@@ -187,14 +187,14 @@ def _arm(*, seed: int, draws: int = 4, frames: int = 420) -> xarray.Dataset:
 
 
 def test_whole_reports_do_not_show_whether_the_extra_is_installed() -> None:
-    arms = [_arm(seed=seed) for seed in range(3)]
+    one, other, greedy = (_arm(seed=seed) for seed in range(3))
     more: dict[str, Any] = {"first_draws": None, "subset_mode": False}
 
     def reports() -> str:
         found = [
-            paired_delta(*arms[:2], **SETTINGS),
-            draws_fairness(*arms[:2], **SETTINGS, **more),
-            energy_score_flow(arms[2].isel(draw=[-1]), *arms[:2], **SETTINGS, **more, anchors={}),
+            paired_delta(one, other, **SETTINGS),
+            draws_fairness(one, other, **SETTINGS, **more),
+            energy_score_flow(greedy.isel(draw=[-1]), one, other, **SETTINGS, **more, anchors={}),
         ]
         return json.dumps(found)
 
