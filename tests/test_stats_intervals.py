@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from jaxtyping import Float64, Int64
 from scipy import stats
 
-from arflow_eval.stats import intervals
+from arflow_eval.stats import intervals, resampling
 from arflow_eval.stats.influence import most_influential
 from arflow_eval.stats.intervals import cluster_interval, frame_bootstrap
 
@@ -33,8 +33,8 @@ def test_batches_of_rows_give_the_stream_of_one_call(
     clusters: int, resamples: int, seed: int, batch: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(intervals, "BATCH", batch)
-        parts = [part for _, part in intervals.resampled(clusters, resamples=resamples, seed=seed)]
+        patch.setattr(resampling, "BATCH", batch)
+        parts = [part for _, part in resampling.resampled(clusters, resamples=resamples, seed=seed)]
     one_call = np.random.default_rng(seed).integers(0, clusters, (resamples, clusters))
     assert np.array_equal(np.concatenate(parts), one_call)
 
@@ -49,7 +49,7 @@ def test_indices_keep_the_stream_where_numpy_draws_again(
         words, waiting = np.random.PCG64(seed), np.empty(0, np.uint32)
         parts = [np.empty(size, np.int64) for size in sizes]
         for part in parts:
-            waiting = intervals._fill(part, waiting, words, below=bound)
+            waiting = resampling._fill(part, waiting, words, below=bound)
         one_call = np.random.default_rng(seed).integers(0, bound, sum(sizes))
         assert np.array_equal(np.concatenate([np.empty(0, int), *parts]), one_call)
 

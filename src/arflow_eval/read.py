@@ -11,6 +11,8 @@ from arflow_eval import compose, refusal
 from arflow_eval.keys import MISSING
 from arflow_eval.reading import run_oracles, run_read, write_report
 from arflow_eval.reads.screen import oracle_table
+from arflow_eval.stats import compiled
+from arflow_eval.values import flag
 
 WIDTH: Final = 100  # columns of a table that is not on a terminal
 
@@ -18,6 +20,7 @@ WIDTH: Final = 100  # columns of a table that is not on a terminal
 def task(config: dict[str, Any]) -> int:
     """Carry out one composed read: guards, measures, report, table. Returns the exit code."""
     definition = config["read"]
+    compiled.switch(on=flag(config["compiled"], key="compiled"))
     measure = compose.call_target(definition["_target_"])
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     if config["oracle"]:

@@ -10,7 +10,7 @@ from jaxtyping import Float64, Int64
 from arflow_eval import refusal
 from arflow_eval.reads.settings import Grouping
 from arflow_eval.stats.influence import Influence, most_influential
-from arflow_eval.stats.intervals import Interval, cluster_interval, frame_bootstrap
+from arflow_eval.stats.intervals import Interval, cluster_intervals, frame_bootstraps
 
 DELTA_PLACES: Final = 5
 RATE_PLACES: Final = 4  # of errors and of rates
@@ -44,18 +44,20 @@ class Delta:
 
 
 def compare(
-    delta: Float64[np.ndarray, "frame"],
+    deltas: Sequence[Float64[np.ndarray, "frame"]],
     *,
     cluster: Int64[np.ndarray, "frame"],
     group: Int64[np.ndarray, "frame"],
     resamples: int,
     seed: int,
     confidence: float,
-) -> Delta:
-    """A vector of paired differences, treatment - control, as a finding.
+) -> list[Delta]:
+    """Vectors of paired differences, treatment - control, on the same frames, as findings.
+
+    Their intervals share the resamples, which are drawn once: each is as it would be alone.
 
     Args:
-        delta: differences of the frames scored in both arms, in raw units.
+        deltas: differences of the frames scored in both arms, in raw units, a vector a measure.
         cluster: whose frames move together, for the cluster interval.
         group: what is left out, one at a time, for the influence.
         resamples: bootstrap resamples.
@@ -65,25 +67,29 @@ def compare(
     Raises:
         Refusal: a guard, where no frame is left to compare.
     """
-    if len(delta) == 0:
+    if len(deltas[0]) == 0:
         raise refusal.guard(
             "no core frame is scored in both arms",
             expected="core frames with a recorded step inside the window",
             remedy="choose a longer window or another panel",
         )
-    return Delta(
-        mean=float(delta.mean()),
-        median=float(np.median(delta)),
-        win_rate=float((delta < 0).mean()),
-        ties=int((delta == 0).sum()),
-        frames=len(delta),
-        confidence=confidence,
-        by_frame=frame_bootstrap(delta, resamples=resamples, seed=seed, confidence=confidence),
-        by_cluster=cluster_interval(
-            delta, cluster, resamples=resamples, seed=seed, confidence=confidence
-        ),
-        influence=most_influential(delta, group),
-    )
+    sampling: dict[str, Any] = {"resamples": resamples, "seed": seed, "confidence": confidence}
+    by_frame = frame_bootstraps(deltas, **sampling)
+    by_cluster = cluster_intervals(deltas, cluster, **sampling)
+    return [
+        Delta(
+            mean=float(delta.mean()),
+            median=float(np.median(delta)),
+            win_rate=float((delta < 0).mean()),
+            ties=int((delta == 0).sum()),
+            frames=len(delta),
+            confidence=confidence,
+            by_frame=frames,
+            by_cluster=clusters,
+            influence=most_influential(delta, group),
+        )
+        for delta, frames, clusters in zip(deltas, by_frame, by_cluster, strict=True)
+    ]
 
 
 def published(

@@ -9,7 +9,7 @@ from jaxtyping import Float64
 from rich.console import Group
 from rich.text import Text
 
-from arflow_eval.reads.comparison import Finding, paired_finding
+from arflow_eval.reads.comparison import Finding, Paired, paired_findings
 from arflow_eval.reads.deficits import (
     deficits,
     difference,
@@ -196,18 +196,19 @@ def _paired(
 ) -> dict[str, dict[str, Finding]]:
     """Paired differences by instrument, of the chunk over all frames and of the first step."""
     scored = {"chunk": np.ones_like(control.draws.scored), "first": control.draws.first_scored}
-    return {
-        instrument: {
-            name: paired_finding(
-                errors["treatment"][instrument][name] - errors["control"][instrument][name],
-                frames,
-                scored=scored[name],
-                definition=f"paired per-frame {name}_mae of {said}, treatment - control, {SIGN}",
-                **settings,
-            )
-            for name in NAMES
-        }
+    measures = {
+        f"{instrument} {name}": Paired(
+            errors["treatment"][instrument][name] - errors["control"][instrument][name],
+            scored[name],
+            f"paired per-frame {name}_mae of {said}, treatment - control, {SIGN}",
+        )
         for instrument, said in INSTRUMENTS.items()
+        for name in NAMES
+    }
+    found = paired_findings(measures, frames, **settings)
+    return {
+        instrument: {name: found[f"{instrument} {name}"] for name in NAMES}
+        for instrument in INSTRUMENTS
     }
 
 

@@ -1,6 +1,6 @@
 """Energy scores of arms in published form, and their paired differences."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -8,7 +8,7 @@ import xarray
 from jaxtyping import Bool
 from rich.table import Table
 
-from arflow_eval.reads.comparison import Finding, paired_finding
+from arflow_eval.reads.comparison import Finding, Paired, paired_findings
 from arflow_eval.reads.delta import rounded
 from arflow_eval.reads.quarters import decimals, rounded_or_none
 from arflow_eval.reads.screen import columns
@@ -51,23 +51,24 @@ def pooled_energy(arm: xarray.Dataset, energy: Energy, rows: Bool[np.ndarray, "f
     }
 
 
-def energy_delta(
+def energy_deltas(
     arms: Mapping[str, Energy],
     frames: xarray.Dataset,
     *,
-    first: str,
-    other: str,
+    pairs: Sequence[tuple[str, str]],
     rows: Bool[np.ndarray, "frame"],
     **settings: Any,
-) -> Finding:
-    """Paired differences of the plain per-frame scores of two arms, first - other."""
-    return paired_finding(
-        arms[first].score - arms[other].score,
-        frames,
-        scored=rows & arms[other].scored,
-        definition=f"paired per-frame plain energy score, {first} - {other}, {SIGN}",
-        **settings,
-    )
+) -> dict[str, Finding]:
+    """Paired differences of the plain per-frame scores of each pair of arms, first - other."""
+    measures = {
+        f"{first}_{other}": Paired(
+            arms[first].score - arms[other].score,
+            rows & arms[other].scored,
+            f"paired per-frame plain energy score, {first} - {other}, {SIGN}",
+        )
+        for first, other in pairs
+    }
+    return paired_findings(measures, frames, **settings)
 
 
 def difference(pooled_arms: Mapping[str, Finding], *, first: str, other: str) -> Finding:

@@ -11,7 +11,7 @@ from rich.text import Text
 from arflow_eval.reads.energies import (
     FORMS,
     difference,
-    energy_delta,
+    energy_deltas,
     energy_table,
     pooled_energy,
 )
@@ -62,17 +62,16 @@ def energy_score(
     scored = energies["draws"].scored
     pooled = {role: pooled_energy(arms[role], it, scored) for role, it in energies.items()}
     gain, gain_more = difference(pooled, first="draws", other="greedy")
-    delta, delta_more = energy_delta(
+    ((delta, delta_more),) = energy_deltas(
         energies,
         draws.isel(frame=core),
-        first="draws",
-        other="greedy",
+        pairs=[("draws", "greedy")],
         rows=scored,
         cluster=cluster,
         resamples=resamples,
         seed=seed,
         confidence=confidence,
-    )
+    ).values()
     return {
         "arms_pooled": {role: shown for role, (shown, _) in pooled.items()},
         "forms": dict(FORMS),

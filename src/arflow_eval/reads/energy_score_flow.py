@@ -11,7 +11,7 @@ from rich.text import Text
 from arflow_eval.reads.energies import (
     FORMS,
     difference,
-    energy_delta,
+    energy_deltas,
     energy_table,
     pooled_energy,
 )
@@ -71,12 +71,10 @@ def energy_score_flow(
     pooled = {role: pooled_energy(arms[role], it, rows) for role, it in energies.items()}
     settings = {"cluster": cluster, "resamples": resamples, "seed": seed, "confidence": confidence}
     frames = draws.isel(frame=core)
-    gains, deltas = {}, {}
-    for first, other in PAIRS:
-        gains[f"{first}_{other}"] = difference(pooled, first=first, other=other)
-        deltas[f"{first}_{other}"] = energy_delta(
-            energies, frames, first=first, other=other, rows=rows, **settings
-        )
+    gains = {
+        f"{first}_{other}": difference(pooled, first=first, other=other) for first, other in PAIRS
+    }
+    deltas = energy_deltas(energies, frames, pairs=PAIRS, rows=rows, **settings)
     return {
         "arms_pooled": {role: shown for role, (shown, _) in pooled.items()},
         "forms": dict(FORMS),

@@ -18,7 +18,7 @@ from arflow_eval.contracts import FrameId
 from arflow_eval.reads.pairing import Arms, common_steps, horizons, identities, longest_window
 
 Guard = Callable[[Arms, int | None], None]
-BLOCK: Final = 256  # frames compared at once
+BLOCK: Final = 1_024  # frames compared at once: several chunks, which are read together
 BASELINES: Final = ("state_copy", "state_copy_norm")
 SPACE: Final = ("action_names", "action_units", "fps")
 ONE_PANEL: Final = "evaluate both arms on one panel"
@@ -126,9 +126,11 @@ def same_truth(arms: Arms, window: int | None) -> None:
     steps = common_steps(arms)
     for first, other in _pairs(arms):
         differing = 0
-        for sides in _blocks(arms[first], arms[other]):
+        for sides in _blocks(*(arms[role][["truth", "valid"]] for role in (first, other))):
             valid, again = (side["valid"].to_numpy()[:, :steps] for side in sides)
             truth, repeated = (side["truth"].to_numpy()[:, :steps] for side in sides)
+            if np.array_equal(valid, again) and truth.tobytes() == repeated.tobytes():
+                continue  # as a rule, and several times as fast
             equal = (truth == repeated) | (np.isnan(truth) & np.isnan(repeated))
             inside = (equal.all(axis=2) | ~valid).all(axis=1)
             differing += int((~inside | (valid != again).any(axis=1)).sum())
@@ -180,8 +182,9 @@ def _pairs(arms: Arms) -> Iterator[tuple[str, str]]:
 
 
 def _blocks(*arms: xarray.Dataset) -> Iterator[tuple[xarray.Dataset, ...]]:
+    bare = [arm.drop_vars(list(arm.coords)) for arm in arms]
     for start in range(0, arms[0].sizes["frame"], BLOCK):
-        yield tuple(arm.isel(frame=slice(start, start + BLOCK)) for arm in arms)
+        yield tuple(arm.isel(frame=slice(start, start + BLOCK)) for arm in bare)
 
 
 def _baseline_difference(arms: Arms, name: str) -> str | None:

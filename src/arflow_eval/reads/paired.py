@@ -1,7 +1,6 @@
 """The paired difference in error of two arms on the same frames, treatment - control."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -10,12 +9,12 @@ from jaxtyping import Bool
 from rich.console import Group
 from rich.text import Text
 
-from arflow_eval.reads.comparison import chunk_delta, first_delta, pooled_errors
+from arflow_eval.reads.comparison import error_findings, pooled_errors
 from arflow_eval.reads.profiles import joint_table, profiles, step_table
 from arflow_eval.reads.screen import compared, standing, title
 from arflow_eval.reads.settings import Grouping
 from arflow_eval.stats.dispersion import Profile, block_profile, joined_profile
-from arflow_eval.stats.errors import Errors, block_errors, failed_draws, headline, joined
+from arflow_eval.stats.errors import Errors, block_errors, joined
 from arflow_eval.stats.scoring import Block, chosen_blocks
 
 __all__ = ["paired_delta", "table"]
@@ -67,19 +66,12 @@ def paired_delta(
     sampling = {"resamples": resamples, "seed": seed, "confidence": confidence}
     steps = f"the leading {window} steps"
     what = f"{FRAMES}, in {units}; {SIGN}"
-    chunk, chunk_more = chunk_delta(
+    (chunk, chunk_more), (first, first_more) = error_findings(
         errors["treatment"],
         errors["control"],
         frames,
-        definition=f"difference of per-frame chunk MAE over {steps}, {what}",
-        cluster=cluster,
-        **sampling,
-    )
-    first, first_more = first_delta(
-        errors["treatment"],
-        errors["control"],
-        frames,
-        definition=f"difference of per-frame MAE at the first step, {what}",
+        chunk=f"difference of per-frame chunk MAE over {steps}, {what}",
+        first=f"difference of per-frame MAE at the first step, {what}",
         cluster=cluster,
         **sampling,
     )
@@ -138,11 +130,4 @@ def _scores(
 
 
 def _block(block: Block, *, window: int) -> tuple[Errors, Profile]:
-    prediction, truth, valid = block
-    failed = failed_draws(prediction)
-    prediction, truth, valid = prediction[:, :, :window], truth[:, :window], valid[:, :window]
-    mean = headline(prediction, failed)[:, None]
-    return (
-        replace(block_errors(mean, truth, valid, window=window), failed=failed),
-        replace(block_profile(mean, truth, valid, window=window), failed=failed),
-    )
+    return block_errors(*block, window=window), block_profile(*block, window=window)

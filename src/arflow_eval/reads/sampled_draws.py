@@ -7,7 +7,7 @@ import numpy as np
 import xarray
 from rich.console import Group
 
-from arflow_eval.reads.comparison import chunk_delta, first_delta, pooled_errors
+from arflow_eval.reads.comparison import error_findings, pooled_errors
 from arflow_eval.reads.oracles import branches
 from arflow_eval.reads.pairing import draws_behind
 from arflow_eval.reads.screen import concluded, registered_table
@@ -63,18 +63,12 @@ def ar_sampled_draws(
         "confidence": confidence,
     }
     frames = draws.isel(frame=core)
-    chunk, chunk_more = chunk_delta(
+    (chunk, chunk_more), (first, first_more) = error_findings(
         errors[label],
         errors["greedy"],
         frames,
-        definition=f"Delta_AR: paired per-frame chunk_mae, _{label} - greedy, {SIGN}",
-        **settings,
-    )
-    first, first_more = first_delta(
-        errors[label],
-        errors["greedy"],
-        frames,
-        definition="first_mae mirror of read 1 (record-only)",
+        chunk=f"Delta_AR: paired per-frame chunk_mae, _{label} - greedy, {SIGN}",
+        first="first_mae mirror of read 1 (record-only)",
         **settings,
     )
     shown = {name: each for name, (each, _) in pooled.items()}

@@ -9,7 +9,7 @@ from jaxtyping import Float64
 from rich.console import Group
 from rich.text import Text
 
-from arflow_eval.reads.comparison import Finding, paired_finding
+from arflow_eval.reads.comparison import Finding, Paired, paired_findings
 from arflow_eval.reads.delta import RATE_PLACES, rounded
 from arflow_eval.reads.gains import best_draws, gains, tied_best
 from arflow_eval.reads.planted_draws import oracles
@@ -168,16 +168,15 @@ def _paired(
 ) -> dict[str, Finding]:
     """The best of N less one single prediction, per frame."""
     scored = {"chunk": stack.draws.scored, "first": stack.draws.first_scored}
-    return {
-        name: paired_finding(
+    measures = {
+        name: Paired(
             best[name] - errors[name],
-            frames,
-            scored=scored[name],
-            definition=f"paired per-frame {name}_mae, best of N - {base}, {SIGN}",
-            **settings,
+            scored[name],
+            f"paired per-frame {name}_mae, best of N - {base}, {SIGN}",
         )
         for name in NAMES
     }
+    return paired_findings(measures, frames, **settings)
 
 
 def _side(paired: Mapping[str, Mapping[str, Finding]], side: int) -> dict[str, Any]:

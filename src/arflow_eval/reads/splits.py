@@ -7,7 +7,7 @@ import numpy as np
 import xarray
 from jaxtyping import Bool
 
-from arflow_eval.reads.comparison import Finding, chunk_delta, first_delta, pooled_errors
+from arflow_eval.reads.comparison import Finding, error_findings, pooled_errors
 from arflow_eval.reads.delta import RATE_PLACES, rounded
 from arflow_eval.reads.repos import frames_of
 from arflow_eval.stats.errors import Errors
@@ -66,11 +66,13 @@ def _paired(
     """The candidate's differences to one arm, classified by both intervals of the chunk MAE."""
     level = f"ci{100 * settings['confidence']:g}"
     said = f"candidate - {role}, {SIGN}"
-    chunk, chunk_more = chunk_delta(
-        candidate, other, frames, definition=f"paired per-frame chunk_mae, {said}", **settings
-    )
-    first, first_more = first_delta(
-        candidate, other, frames, definition=f"paired first_mae, {said}", **settings
+    (chunk, chunk_more), (first, first_more) = error_findings(
+        candidate,
+        other,
+        frames,
+        chunk=f"paired per-frame chunk_mae, {said}",
+        first=f"paired first_mae, {said}",
+        **settings,
     )
     by_cluster = chunk_more["interval_by_cluster"][level]
     return (

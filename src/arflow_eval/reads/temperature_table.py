@@ -8,7 +8,7 @@ import xarray
 from rich.console import Group
 from rich.text import Text
 
-from arflow_eval.reads.comparison import Finding, chunk_delta, first_delta, pooled_errors
+from arflow_eval.reads.comparison import Finding, error_findings, pooled_errors
 from arflow_eval.reads.delta import RATE_PLACES, rounded
 from arflow_eval.reads.planted_rungs import BASE, ERRORS, oracles
 from arflow_eval.reads.screen import columns, compared, standing, title
@@ -132,17 +132,15 @@ def _paired(
 ) -> dict[str, Finding]:
     """The paired differences of one rung to T = 1.0."""
     said = f"T = {arms[role].attrs['temperature']:g} - T = {arms[BASE].attrs['temperature']:g}"
-    measures = {"chunk": chunk_delta, "first": first_delta}
-    return {
-        name: measure(
-            errors[role],
-            errors[BASE],
-            frames,
-            definition=f"paired per-frame {name}_mae, {said}, {SIGN}",
-            **settings,
-        )
-        for name, measure in measures.items()
-    }
+    chunk, first = error_findings(
+        errors[role],
+        errors[BASE],
+        frames,
+        chunk=f"paired per-frame chunk_mae, {said}, {SIGN}",
+        first=f"paired per-frame first_mae, {said}, {SIGN}",
+        **settings,
+    )
+    return {"chunk": chunk, "first": first}
 
 
 def _side(paired: Mapping[str, Mapping[str, Finding]], side: int) -> dict[str, Any]:

@@ -4,17 +4,18 @@ A strictly proper score of a predicted distribution, lower is better. A block of
 `Energy`, one row a frame; blocks are joined, and a row never depends on its block. All float64.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 
-from arflow_eval.stats.errors import concatenated, failed_draws, mask, refuse_unusable
+from arflow_eval.stats import compiled
+from arflow_eval.stats.errors import concatenated, failed_draws, kept_bits, mask, refuse_unusable
 
-VALUES: Final = 1 << 18  # coordinates of points held at once: 2 MB, 79 frames of 10 draws x 300
-CLOSE: Final = 1e-6  # squared distance over squared norms; closer pairs are subtracted directly
+VALUES: Final = 1 << 16  # coordinates of points held at once, which a cache holds: half a MB
+LINE: Final = 64  # bytes of a cache line
 
 
 @dataclass(frozen=True)
@@ -85,9 +86,7 @@ def block_energy(
     failed = failed_draws(prediction)
     scored = mask(truth[:, :window], valid[:, :window])
     elements = scored.sum(axis=1, dtype=np.int64) * truth.shape[2]
-    to_truth, between = _distance_sums(
-        prediction[:, :, :window], truth[:, :window], scored, ~failed
-    )
+    to_truth, between = _distance_sums(prediction[:, :, :window], truth[:, :window], scored, failed)
     draws = np.maximum((~failed).sum(axis=1), 1)
     root = np.sqrt(np.maximum(elements, 1))
     return Energy(
@@ -105,88 +104,82 @@ def joined(blocks: Sequence[Energy]) -> Energy:
     return energy
 
 
-def _pairs(draws: int) -> Int64[np.ndarray, "2 ..."]:
-    """Every pair of draws, and after them each draw with the truth, which is point `draws`."""
-    with_truth = np.arange(draws), np.full(draws, draws)
-    return np.concatenate([np.triu_indices(draws, 1), with_truth], axis=1)
-
-
 def _distance_sums(
     prediction: Float32[np.ndarray, "frame draw step action"],
     truth: Float32[np.ndarray, "frame step action"],
     scored: Bool[np.ndarray, "frame step"],
-    decoded: Bool[np.ndarray, "frame draw"],
+    failed: Bool[np.ndarray, "frame draw"],
 ) -> tuple[Float64[np.ndarray, "frame"], Float64[np.ndarray, "frame"]]:
     """sum_i ||x_i - y||, and sum_(i<j) ||x_i - x_j||, over the draws that were decoded."""
-    frames, draws, steps, actions = prediction.shape
-    pairs = _pairs(draws)
-    at_once = max(VALUES // ((draws + 1) * steps * actions), 1)
-    # one buffer throughout: memory fresh from the system costs a fifth of the time
-    buffer = np.empty((min(at_once, frames), draws + 1, steps, actions))
-    to_truth, between = np.empty(frames), np.empty(frames)
-    for start in range(0, frames, at_once):
-        rows = slice(start, min(start + at_once, frames))
-        points = buffer[: rows.stop - start]
-        _place(prediction[rows], truth[rows], scored[rows], out=points)
-        distance = _distances(points.reshape(*points.shape[:2], -1), decoded[rows], pairs)
-        to_truth[rows] = distance[:, -draws:].sum(axis=1)
-        between[rows] = distance[:, :-draws].sum(axis=1)
+    found = compiled.kernels(prediction.size)
+    if found is not None:
+        return compiled.distance_sums(found, prediction, truth, scored, failed)
+    squares = _squared_distances(prediction, truth, scored)
+    with np.errstate(invalid="ignore"):  # an infinite prediction turns NaN, and is refused
+        distance = np.sqrt(squares, out=squares)
+    draws = failed.shape[1]
+    decoded = np.concatenate([~failed, np.ones((len(failed), 1), bool)], axis=1)
+    to_truth, between = np.zeros(len(failed)), np.zeros(len(failed))
+    for (one, other), row in zip(_pairs(draws + 1), distance, strict=True):
+        sums = to_truth if draws in {one, other} else between
+        sums += np.where(decoded[:, one] & decoded[:, other], row, 0)
     return to_truth, between
 
 
-def _place(
+def _pairs(points: int) -> Iterator[tuple[int, int]]:
+    """Every pair of points on a ring, neighbours first; the draws in order, and then the truth."""
+    for apart in range(1, points // 2 + 1):
+        # half way round, each pair would come twice
+        for one in range(points // 2 if 2 * apart == points else points):
+            yield one, (one + apart) % points
+
+
+def _squared_distances(
     prediction: Float32[np.ndarray, "frame draw step action"],
     truth: Float32[np.ndarray, "frame step action"],
     scored: Bool[np.ndarray, "frame step"],
-    *,
-    out: Float64[np.ndarray, "frame ... step action"],
+) -> Float64[np.ndarray, "... frame"]:
+    """Squared distance of every pair of points, in the order of `_pairs`."""
+    frames, draws, steps, actions = prediction.shape
+    count, elements = draws + 1, steps * actions
+    predicted = prediction.reshape(frames, draws, elements).swapaxes(0, 1)
+    recorded = truth.reshape(frames, elements)
+    kept = kept_bits(scored, actions=actions, dtype=np.int64)
+    at_once = VALUES // (count * elements)
+    at_once = max(at_once - at_once % 8, 1)  # points start with a cache line, as the first does
+    ring = _aligned((count + count // 2, at_once, elements))  # the first points come again
+    apart_by = _aligned((count, at_once, elements))
+    squares = np.empty((count * draws // 2, frames))
+    for start in range(0, frames, at_once):
+        rows = slice(start, min(start + at_once, frames))
+        held, square = ring[:, : rows.stop - start], apart_by[:, : rows.stop - start]
+        held[:draws] = predicted[:, rows]
+        held[draws] = recorded[rows]
+        held[:count].view(np.int64)[:] &= kept[rows]
+        held[count:] = held[: count // 2]
+        _fill(held, square, squares[:, rows])
+    return squares
+
+
+def _fill(
+    ring: Float64[np.ndarray, "... frame element"],
+    square: Float64[np.ndarray, "... frame element"],
+    squares: Float64[np.ndarray, "... frame"],
 ) -> None:
-    """Write the draws and, after the last of them, the truth; 0 in the unscored steps."""
-    out[:, :-1] = prediction
-    out[:, -1] = truth
-    if not scored.all():
-        frame, step = np.nonzero(~scored)
-        out[frame, :, step] = 0
+    """Squared distances of the points of a ring, the first of which come again at its end."""
+    count = len(square)
+    for place in range(0, len(squares), count):
+        apart = place // count + 1
+        pairs = min(count, len(squares) - place)
+        with np.errstate(invalid="ignore"):
+            np.subtract(ring[:pairs], ring[apart : apart + pairs], out=square[:pairs])
+        np.square(square[:pairs], out=square[:pairs])
+        square[:pairs].sum(axis=2, out=squares[place : place + pairs])
 
 
-def _distances(
-    points: Float64[np.ndarray, "frame ... element"],
-    decoded: Bool[np.ndarray, "frame draw"],
-    pairs: Int64[np.ndarray, "2 ..."],
-) -> Float64[np.ndarray, "frame ..."]:
-    """Distance of each pair, 0 with a failed draw; `points` are moved, and overwritten.
-
-    They are centred on the frame's first decoded draw: from their level, most pairs would cancel.
-    """
-    complete = decoded.all()
-    centre = decoded.argmax(axis=1)
-    if not complete:
-        frame, draw = np.nonzero(~decoded)
-        points[frame, draw] = points[frame, centre[frame]]  # any numbers will do: they weigh 0
-    with np.errstate(invalid="ignore"):  # an infinite prediction turns NaN, and `joined` refuses
-        points -= points[np.arange(len(points)), centre][:, None]
-        distance: Float64[np.ndarray, "frame ..."] = np.sqrt(_squares(points, pairs))
-    if not complete:
-        there = np.concatenate([decoded, np.ones((len(points), 1), bool)], axis=1)
-        distance *= there.take(pairs[0], axis=1) & there.take(pairs[1], axis=1)
-    return distance
-
-
-def _squares(
-    points: Float64[np.ndarray, "frame ... element"], pairs: Int64[np.ndarray, "2 ..."]
-) -> Float64[np.ndarray, "frame ..."]:
-    """Squared distance of each pair, u.u + v.v - 2 u.v; where it cancels, from u - v."""
-    frames, count, _ = points.shape
-    left, right = pairs
-    gram = (points @ points.transpose(0, 2, 1)).reshape(frames, count * count)
-    norm = gram[:, :: count + 1]
-    square: Float64[np.ndarray, "frame ..."] = gram.take(left * count + right, axis=1)
-    square *= -2
-    level = norm.take(left, axis=1)
-    level += norm.take(right, axis=1)
-    square += level
-    frame, pair = np.nonzero(square < CLOSE * level)
-    if len(frame):
-        near = points[frame, left[pair]] - points[frame, right[pair]]
-        square[frame, pair] = (near**2).sum(axis=1)
-    return square
+def _aligned(shape: tuple[int, ...]) -> Float64[np.ndarray, "..."]:
+    """Uninitialised, from a cache line's start on: numpy subtracts in half the time there."""
+    count = int(np.prod(shape))
+    memory = np.empty(count + LINE // 8)
+    start = -memory.ctypes.data % LINE // 8
+    return memory[start : start + count].reshape(shape)

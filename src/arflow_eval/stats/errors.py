@@ -9,17 +9,33 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float32, Float64, Int64
+from jaxtyping import Bool, Float32, Float64, Int, Int64
 
 from arflow_eval import refusal
+from arflow_eval.stats import compiled
 
 
 def mask(
     truth: Float32[np.ndarray, "frame step action"], valid: Bool[np.ndarray, "frame step"]
 ) -> Bool[np.ndarray, "frame step"]:
     """The scored steps: valid, and with every action dimension of the truth finite."""
-    scored: Bool[np.ndarray, "frame step"] = valid & np.isfinite(truth).all(axis=2)
+    finite = np.isfinite(truth)
+    if finite.all():  # as a rule, and several times as fast
+        return valid.copy()
+    scored: Bool[np.ndarray, "frame step"] = valid & finite.all(axis=2)
     return scored
+
+
+def kept_bits(
+    scored: Bool[np.ndarray, "frame step"], *, actions: int, dtype: type[np.signedinteger[Any]]
+) -> Int[np.ndarray, "frame element"]:
+    """A word for every element: all bits set in the scored steps, none in the others.
+
+    Numbers in memory `&` these words are 0 in unscored steps, whatever stood there, NaN
+    included; and quickly so, in whole rows.
+    """
+    kept: Int[np.ndarray, "frame element"] = np.repeat(-scored.astype(dtype), actions, axis=1)
+    return kept
 
 
 def failed_draws(
@@ -43,7 +59,9 @@ def headline(
     draws = (~failed).sum(axis=1)
     if failed.any():
         prediction = np.where(failed[:, :, None, None], np.float32(0), prediction)
-    total = prediction.astype(np.float64).sum(axis=1)
+    total = np.zeros((len(prediction), *prediction.shape[2:]))
+    for draw in range(prediction.shape[1]):  # one after the other, whatever the shape
+        total += prediction[:, draw]
     total[draws == 0] = np.nan
     mean: Float32[np.ndarray, "frame step action"] = (
         total / np.maximum(draws, 1)[:, None, None]
@@ -112,14 +130,11 @@ def block_errors(
     """
     failed = failed_draws(prediction)
     scored = mask(truth[:, :window], valid[:, :window])
-    chunk = headline(prediction[:, :, :window], failed)
-    difference = _absolute_difference(chunk, truth[:, :window], scored).astype(np.float64)
-    frames, steps, actions = difference.shape
+    total, first = _headline_sums(prediction[:, :, :window], truth[:, :window], scored, failed)
     return Errors(
-        # one contiguous row a frame, so that its sum does not depend on its neighbours
-        total=difference.reshape(frames, steps * actions).sum(axis=1),
-        elements=scored.sum(axis=1, dtype=np.int64) * actions,
-        first=difference[:, 0].mean(axis=1),
+        total=total,
+        elements=scored.sum(axis=1, dtype=np.int64) * truth.shape[2],
+        first=first / truth.shape[2],
         first_scored=scored[:, 0],
         failed=failed,
     )
@@ -174,17 +189,26 @@ def frame_errors(
     return joined([block_errors(prediction, truth, valid, window=window)])
 
 
-def _absolute_difference(
-    chunk: Float32[np.ndarray, "frame step action"],
+def _headline_sums(
+    prediction: Float32[np.ndarray, "frame draw step action"],
     truth: Float32[np.ndarray, "frame step action"],
     scored: Bool[np.ndarray, "frame step"],
-) -> Float32[np.ndarray, "frame step action"]:
-    inside = scored[:, :, None]
+    failed: Bool[np.ndarray, "frame draw"],
+) -> tuple[Float64[np.ndarray, "frame"], Float64[np.ndarray, "frame"]]:
+    """Sums of the headline's errors over the scored steps, and over the first of them."""
+    found = compiled.kernels(prediction.size)
+    if found is not None:
+        return compiled.headline_sums(found, prediction, truth, scored, failed)
+    chunk, recorded = (
+        each.reshape(len(truth), -1) for each in (headline(prediction, failed), truth)
+    )
+    kept = kept_bits(scored, actions=truth.shape[2], dtype=np.int32)
     with np.errstate(over="ignore"):  # an overflow is infinite, and `joined` refuses it
-        difference: Float32[np.ndarray, "frame step action"] = np.abs(
-            np.where(inside, chunk, np.float32(0)) - np.where(inside, truth, np.float32(0))
-        )
-    return difference
+        difference = (chunk.view(np.int32) & kept).view(np.float32)
+        difference -= (recorded.view(np.int32) & kept).view(np.float32)
+    # one contiguous row a frame, so that its sum does not depend on its neighbours
+    errors = np.abs(difference, out=difference).astype(np.float64)
+    return errors.sum(axis=1), errors[:, : truth.shape[2]].sum(axis=1)
 
 
 def _require_any(frames: Bool[np.ndarray, "frame"], *, what: str) -> None:

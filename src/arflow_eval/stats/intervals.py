@@ -5,15 +5,16 @@ clusters of intra-class correlation 0.2 its 95 % interval covered in 53 % of sim
 The cluster interval is the inference, so it stands beside every frame interval.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from jaxtyping import Float, Float64, Int, Int64, UInt32
+from jaxtyping import Float, Float64, Int, Int64
 from scipy.special import stdtrit
 
-BATCH: Final = 1 << 16  # resampled values held at once: half a MB, which a cache holds
+from arflow_eval.stats.resampling import resampled_sums
+
 FEWEST_CLUSTERS: Final = 6  # below, no interval was seen to hold its coverage
 BOOTSTRAP_CLUSTERS: Final = 200  # from here on the cluster bootstrap covers as it says
 FRAME_NOTE: Final = (
@@ -52,32 +53,33 @@ class Interval:
 def frame_bootstrap(
     delta: Float64[np.ndarray, "frame"], *, resamples: int, seed: int, confidence: float
 ) -> Interval:
-    """Percentile bootstrap of the mean over frames: the published interval, digit for digit.
+    """`frame_bootstraps` of one vector of differences."""
+    return frame_bootstraps([delta], resamples=resamples, seed=seed, confidence=confidence)[0]
 
-    Equals the linear quantiles of `delta[i].mean(axis=1)` with `i` from
-    `default_rng(seed).integers(0, n, (resamples, n))`, drawn here in bounded memory.
+
+def frame_bootstraps(
+    deltas: Sequence[Float64[np.ndarray, "frame"]], *, resamples: int, seed: int, confidence: float
+) -> list[Interval]:
+    """Percentile bootstrap of means over the same frames: the published intervals, to the digit.
+
+    Each equals the linear quantiles of `delta[i].mean(axis=1)` with `i` from
+    `default_rng(seed).integers(0, n, (resamples, n))`. These are the same `i` for every delta,
+    so they are drawn once, in bounded memory.
 
     Raises:
         ValueError: there is no frame.
     """
-    _check_frames(delta)
-    frames = len(delta)
-    means = np.empty(resamples)
-    taken = np.empty((_rows_at_once(frames), frames))
-    for rows, chosen in resampled(frames, resamples=resamples, seed=seed):
-        # "clip" never clips: it is what lets numpy write into `out` without a copy
-        values = delta.take(chosen, out=taken[: len(chosen)], mode="clip")
-        values.sum(axis=1, out=means[rows])
-    means /= frames
-    low, high = _percentiles(means, confidence=confidence)
-    return Interval(
-        low=low,
-        high=high,
-        method=f"percentile bootstrap over frames, {resamples:,} resamples, seed {seed}",
-        clusters=frames,
-        note=FRAME_NOTE,
-        degenerate=_no_width(delta, low=low, high=high),
-    )
+    _check_frames(deltas)
+    frames = len(deltas[0])
+    intervals = []
+    for delta, sums in zip(
+        deltas, resampled_sums(deltas, resamples=resamples, seed=seed), strict=True
+    ):
+        low, high = _percentiles(sums / frames, confidence=confidence)
+        method = f"percentile bootstrap over frames, {resamples:,} resamples, seed {seed}"
+        why = _no_width(delta, low=low, high=high)
+        intervals.append(Interval(low, high, method, frames, note=FRAME_NOTE, degenerate=why))
+    return intervals
 
 
 def cluster_interval(
@@ -88,14 +90,27 @@ def cluster_interval(
     seed: int,
     confidence: float,
 ) -> Interval:
-    """An interval of the mean over frames that lets the frames of one cluster move together.
+    """`cluster_intervals` of one vector of differences."""
+    settings = {"resamples": resamples, "seed": seed}
+    return cluster_intervals([delta], cluster, **settings, confidence=confidence)[0]
+
+
+def cluster_intervals(
+    deltas: Sequence[Float64[np.ndarray, "frame"]],
+    cluster: Int[np.ndarray, "frame"],
+    *,
+    resamples: int,
+    seed: int,
+    confidence: float,
+) -> list[Interval]:
+    """Intervals of means over the same frames that let the frames of a cluster move together.
 
     With S_g and n_g a cluster's sum and size: from 200 clusters on, percentile bootstrap of
     sum(S_g) / sum(n_g) over resampled clusters; from 6, mean -+ t(G - 1) * SE with the CR1
     SE^2 = G / (G - 1) * sum((S_g - mean * n_g)^2) / n^2; below, none.
 
     Args:
-        delta: paired differences.
+        deltas: paired differences, one vector a measure.
         cluster: a frame's cluster, any integers.
         resamples: bootstrap resamples.
         seed: seed of the bootstrap, restarted for every interval.
@@ -104,26 +119,34 @@ def cluster_interval(
     Raises:
         ValueError: there is no frame.
     """
-    _check_frames(delta)
-    sums, sizes = cluster_sums(delta, cluster)
-    clusters = len(sizes)
-    if not delta.any():
-        return Interval(
-            0.0, 0.0, "none needed", clusters, degenerate=_no_width(delta, low=0.0, high=0.0)
-        )
+    _check_frames(deltas)
+    sums = [cluster_sums(delta, cluster) for delta in deltas]
+    clusters = len(sums[0][1])
     if clusters < FEWEST_CLUSTERS:
         few = f"{clusters} clusters; below {FEWEST_CLUSTERS} no interval holds its coverage"
-        return Interval(None, None, "none", clusters, degenerate=few)
-    if clusters < BOOTSTRAP_CLUSTERS:
-        low, high = _cr1(sums, sizes, confidence=confidence)
-        method, note = "CR1 standard error with t(G - 1) over clusters", FEW_NOTE
+        found = [Interval(None, None, "none", clusters, degenerate=few) for _ in deltas]
+    elif clusters < BOOTSTRAP_CLUSTERS:
+        method = "CR1 standard error with t(G - 1) over clusters"
+        ends = [_cr1(*each, confidence=confidence) for each in sums]
+        found = [Interval(*each, method, clusters, note=FEW_NOTE) for each in ends]
     else:
-        ratios = _resampled_ratios(sums, sizes, resamples=resamples, seed=seed)
-        low, high = _percentiles(ratios, confidence=confidence)
         method = f"percentile bootstrap over clusters, {resamples:,} resamples, seed {seed}"
-        note = None
-    why = _no_width(delta, low=low, high=high)
-    return Interval(low, high, method, clusters, note=note, degenerate=why)
+        columns = [*(each for each, _ in sums), sums[0][1].astype(np.float64)]
+        *tops, sizes = resampled_sums(columns, resamples=resamples, seed=seed)
+        ends = [_percentiles(top / sizes, confidence=confidence) for top in tops]
+        found = [Interval(*each, method, clusters) for each in ends]
+    return [_remarked(each, delta) for each, delta in zip(found, deltas, strict=True)]
+
+
+def _remarked(interval: Interval, delta: Float64[np.ndarray, "frame"]) -> Interval:
+    """The interval with what is to be said of its width; of equal arms it is exactly 0."""
+    if not delta.any():
+        why = _no_width(delta, low=0.0, high=0.0)
+        return Interval(0.0, 0.0, "none needed", interval.clusters, degenerate=why)
+    if interval.low is None or interval.high is None:
+        return interval
+    why = _no_width(delta, low=interval.low, high=interval.high)
+    return replace(interval, degenerate=why)
 
 
 def cluster_sums(
@@ -154,87 +177,12 @@ def cr1_errors(
     return np.where(clusters > 1, np.sqrt(spread) / frames, np.inf)
 
 
-def _rows_at_once(clusters: int) -> int:
-    """Resamples in one batch, about `BATCH` values."""
-    return max(BATCH // clusters, 1)
-
-
-def resampled(
-    clusters: int, *, resamples: int, seed: int
-) -> Iterator[tuple[slice, Int64[np.ndarray, "resample cluster"]]]:
-    """Batches of `default_rng(seed).integers(0, clusters, (resamples, clusters))`, row by row.
-
-    Those digits, from the words of the same generator: numpy takes the low and then the high
-    half x of each word for x * clusters / 2^32, and leaves out the x that would favour some
-    indices. Frames that are resampled one by one are clusters of one. Below 2^32 clusters.
-
-    Source: Lemire (2019), ACM Transactions on Modeling and Computer Simulation 29(1), 3.
-    """
-    words = np.random.PCG64(seed)
-    waiting = np.empty(0, np.uint32)
-    for start in range(0, resamples, _rows_at_once(clusters)):
-        rows = slice(start, min(start + _rows_at_once(clusters), resamples))
-        chosen = np.empty((rows.stop - start, clusters), np.int64)
-        waiting = _fill(chosen.reshape(-1), waiting, words, below=clusters)
-        yield rows, chosen
-
-
-def _fill(
-    chosen: Int64[np.ndarray, "index"],
-    waiting: UInt32[np.ndarray, "..."],
-    words: np.random.PCG64,
-    *,
-    below: int,
-) -> UInt32[np.ndarray, "..."]:
-    """Fill `chosen` from the halves of words waiting, then of new words; what is left waits."""
-    filled = 0
-    while filled < len(chosen):
-        count = len(chosen) - filled
-        fresh = words.random_raw(max(-(-(count - len(waiting)) // 2), 0))
-        halves = fresh.astype("<u8", copy=False).view("<u4")  # the low half of a word first
-        if len(waiting):
-            halves = np.concatenate([waiting, halves])
-        filled += _scaled(halves[:count], chosen[filled:], below=below)
-        waiting = halves[count:]
-    return waiting
-
-
-def _scaled(
-    halves: UInt32[np.ndarray, "word"], chosen: Int64[np.ndarray, "index"], *, below: int
-) -> int:
-    """Write the fair indices that 32-bit halves give to the front of `chosen`; their number."""
-    product = chosen[: len(halves)].view(np.uint64)
-    np.copyto(product, halves)
-    product *= np.uint64(below)
-    low = product.astype("<u8", copy=False).view("<u4")[::2]
-    unfair = 2**32 % below  # a low half below it would come up once too often
-    if low.min() < unfair:
-        fair = product[low >= unfair]
-        product = product[: len(fair)]
-        product[:] = fair
-    product >>= np.uint64(32)
-    return len(product)
-
-
 def _percentiles(
     values: Float64[np.ndarray, "resample"], *, confidence: float
 ) -> tuple[float, float]:
     tail = round(50 * (1 - confidence), 9)  # 2.5 exactly, as published
     low, high = np.percentile(values, [tail, 100 - tail])
     return float(low), float(high)
-
-
-def _resampled_ratios(
-    sums: Float64[np.ndarray, "cluster"],
-    sizes: Int64[np.ndarray, "cluster"],
-    *,
-    resamples: int,
-    seed: int,
-) -> Float64[np.ndarray, "resample"]:
-    ratios = np.empty(resamples)
-    for rows, chosen in resampled(len(sums), resamples=resamples, seed=seed):
-        ratios[rows] = sums[chosen].sum(axis=1) / sizes[chosen].sum(axis=1)
-    return ratios
 
 
 def _cr1(
@@ -259,6 +207,6 @@ def _no_width(delta: Float[np.ndarray, "frame"], *, low: float, high: float) -> 
     return None
 
 
-def _check_frames(delta: Float64[np.ndarray, "frame"]) -> None:
-    if len(delta) == 0:
+def _check_frames(deltas: Sequence[Float64[np.ndarray, "frame"]]) -> None:
+    if len(deltas[0]) == 0:
         raise ValueError("no differences, so no mean to give an interval of")

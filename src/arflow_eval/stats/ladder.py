@@ -12,7 +12,8 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 
 from arflow_eval import refusal
-from arflow_eval.stats.errors import concatenated, failed_draws, mask, refuse_unusable
+from arflow_eval.stats import compiled
+from arflow_eval.stats.errors import concatenated, failed_draws, kept_bits, mask, refuse_unusable
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class DrawErrors:
     def mae(self) -> Float64[np.ndarray, "frame draw"]:
         """Mean absolute error of each draw within its frame; NaN where no step is scored."""
         mae = np.full(self.total.shape, np.nan)
-        mae[self.scored] = self.total[self.scored] / self.elements[self.scored, None]
+        np.divide(self.total, self.elements[:, None], out=mae, where=self.scored[:, None])
         return mae
 
 
@@ -64,21 +65,11 @@ def block_draw_errors(
     """
     failed = failed_draws(prediction)
     scored = mask(truth[:, :window], valid[:, :window])
-    # copies, so that zeros can stand in the unscored steps of both
-    draws = prediction[:, :, :window].astype(np.float64)
-    recorded = truth[:, :window].astype(np.float64)
-    frames, steps = np.nonzero(~scored)
-    draws[frames, :, steps] = 0
-    recorded[frames, steps] = 0
-    draws -= recorded[:, None]
-    np.abs(draws, out=draws)
-    draws[failed] = np.nan
-    # one contiguous row a draw, so that its sum does not depend on its neighbours
-    rows = draws.reshape(*failed.shape, -1)
+    total, first = _draw_sums(prediction[:, :, :window], truth[:, :window], scored, failed)
     return DrawErrors(
-        total=rows.sum(axis=2),
+        total=total,
         elements=scored.sum(axis=1, dtype=np.int64) * truth.shape[2],
-        first=draws[:, :, 0].mean(axis=2),
+        first=first / truth.shape[2],
         first_scored=scored[:, 0],
         failed=failed,
     )
@@ -162,6 +153,34 @@ def pooled(
             remedy="choose a longer window or another panel",
         )
     return float((values[rows] * weight[rows]).sum() / weight[rows].sum())
+
+
+def _draw_sums(
+    prediction: Float32[np.ndarray, "frame draw step action"],
+    truth: Float32[np.ndarray, "frame step action"],
+    scored: Bool[np.ndarray, "frame step"],
+    failed: Bool[np.ndarray, "frame draw"],
+) -> tuple[Float64[np.ndarray, "frame draw"], Float64[np.ndarray, "frame draw"]]:
+    """Sums of each draw's errors over the scored steps, and over the first of them."""
+    found = compiled.kernels(prediction.size)
+    if found is not None:
+        return compiled.draw_sums(found, prediction, truth, scored, failed)
+    frames, draws, _, actions = prediction.shape
+    recorded = truth.reshape(frames, -1).astype(np.float64)
+    kept = kept_bits(scored, actions=actions, dtype=np.int64)
+    recorded.view(np.int64)[:] &= kept
+    total, first = np.empty(failed.shape), np.empty(failed.shape)
+    errors = np.empty(recorded.shape)  # a draw at a time, which a cache holds
+    for draw in range(draws):
+        errors[:] = prediction[:, draw].reshape(frames, -1)
+        errors.view(np.int64)[:] &= kept
+        errors -= recorded
+        np.abs(errors, out=errors)
+        # one contiguous row a frame, so that its sum does not depend on its neighbours
+        errors.sum(axis=1, out=total[:, draw])
+        errors[:, :actions].sum(axis=1, out=first[:, draw])
+    total[failed] = first[failed] = np.nan
+    return total, first
 
 
 def _gains(ordered: Float64[np.ndarray, "frame draw"]) -> Float64[np.ndarray, "frame draw"]:

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 import xarray
-from jaxtyping import Bool, Float32
+from jaxtyping import Bool, Float32, Shaped
 
 from arflow_eval.stats.errors import Errors, block_errors, joined
 
@@ -37,15 +37,23 @@ def chosen_blocks(
     arm: xarray.Dataset, rows: Bool[np.ndarray, "frame"], *, variable: str = "prediction"
 ) -> Iterator[Block]:
     """The chosen frames in the arm's order, block by block; a baseline comes as one draw."""
+    # variables alone: slicing a dataset slices all that it holds
+    columns = [arm[name].variable for name in (variable, "truth", "valid")]
     for start in range(0, len(rows), _frames_at_once(arm)):
         block = slice(start, start + _frames_at_once(arm))
-        part, chosen = arm.isel(frame=block), rows[block]
+        chosen = rows[block]
         prediction, truth, valid = (
-            part[name].to_numpy()[chosen] for name in (variable, "truth", "valid")
+            _kept(column.isel(frame=block).to_numpy(), chosen) for column in columns
         )
         if "draw" not in arm[variable].dims:
             prediction = prediction[:, None]
         yield prediction, truth, valid
+
+
+def _kept(
+    column: Shaped[np.ndarray, "frame ..."], chosen: Bool[np.ndarray, "frame"]
+) -> Shaped[np.ndarray, "..."]:
+    return column if chosen.all() else column[chosen]
 
 
 def _frames_at_once(arm: xarray.Dataset) -> int:
