@@ -182,7 +182,7 @@ def _arm(*, seed: int, draws: int = 4, frames: int = 420) -> xarray.Dataset:
             "core": ("frame", rows % 9 != 0),
             "repo_name": ("frame", np.array([f"owner/{row // 2}" for row in rows])),
         },
-        attrs={"arm": f"made{seed}", "action_units": "degree"},
+        attrs={"arm": f"made{seed}", "action_units": "degree", "action_names": ["a", "b", "c"]},
     )
 
 

@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Float64, Int, Int64
 from scipy.special import ndtri
 
-from arflow_eval.stats.intervals import cluster_sums, cr1_errors, resampled
+from arflow_eval.stats.intervals import cluster_sums, cr1_errors
+from arflow_eval.stats.resampling import resampled
 
 
 @dataclass(frozen=True)
