@@ -4,11 +4,10 @@ import itertools
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -16,7 +15,6 @@ from unittest import mock
 import numpy as np
 import pytest
 import xarray
-import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,18 +22,12 @@ import arflow_eval
 from arflow_eval import store
 from arflow_eval.contracts import FrameId, Frames, Space
 from arflow_eval.refusal import Refusal
-from arflow_eval.store import writing
 from arflow_eval.store.layout import VARIABLES
 
 DIGEST = "ab" * 32
 DRAWS, STEPS, ACTIONS, POSITIONS = 3, 4, 2, 5
 MEASURES = frozenset(each.name for each in VARIABLES if each.optional)
 SPACE = Space(("x", "y"), ("x", "y"), "pixel", "pixel", 10.0)
-KILLED_AFTER = (0.10, 0.04, 0.22, 0.15, 0.07, 0.30)  # seconds
-
-
-class Killed(BaseException):
-    """The process is gone: nothing may catch this."""
 
 
 def panel(frames: int = 12, *, order: tuple[int, ...] | None = None) -> Frames:
@@ -450,62 +442,7 @@ def test_a_full_disk_is_one_line_and_the_store_resumes(path: Path, cause: int) -
     assert complete(path, chosen) == plain_fingerprint()
 
 
-# --- crashes --------------------------------------------------------------------------------
-
-
-def falsely_complete(folder: Path) -> list[int]:
-    """Stop a writer at each of the points where it waits for the disk.
-
-    Returns the points which leave a row that is marked without its values. All other stores are
-    resumed, and must end as if nothing had happened.
-    """
-    guilty = []
-    fresh = folder / "fresh.zarr"
-    chosen = create(fresh, schema(panel(2), state_copy=False))
-    for crash in itertools.count():
-        path = folder / str(crash) / "predictions.zarr"
-        shutil.copytree(fresh, path)
-        if not stopped_after(crash, path, chosen.frames):
-            break
-        if store.damaged(path):
-            guilty.append(crash)
-        else:
-            assert complete(path, chosen) == plain_fingerprint(2, state_copy=False)
-    return guilty
-
-
-def stopped_after(waits: int, path: Path, frames: Frames) -> bool:
-    """Write a two-frame store until it has waited for the disk too often: whether it was."""
-    with mock.patch("os.fsync", side_effect=[*[None] * waits, Killed]) as disk:
-        try:
-            write(path, frames, range(2), state_copy=False)
-        except Killed:
-            return True
-    assert disk.call_count == waits > 0
-    return False
-
-
-def test_no_crash_point_leaves_a_falsely_complete_row(tmp_path: Path) -> None:
-    assert falsely_complete(tmp_path) == []
-
-
-def test_a_writer_that_marks_first_is_caught_by_the_same_crashes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commit = writing._commit
-    kept: list[Mapping[str, np.ndarray]] = []
-
-    def mark_first(
-        path: Path, group: zarr.Group, rows: range, columns: Mapping[str, np.ndarray]
-    ) -> None:
-        if "frame_digest" not in columns:
-            kept[:] = [columns]
-            return
-        commit(path, group, rows, columns)
-        commit(path, group, rows, kept[0])
-
-    monkeypatch.setattr(writing, "_commit", mark_first)
-    assert falsely_complete(tmp_path)
+# --- races ---------------------------------------------------------------------------------
 
 
 def in_another_process(work: str, path: Path) -> list[int]:
@@ -532,15 +469,6 @@ def test_racing_processes_create_one_store(path: Path) -> None:
 def test_racing_configurations_leave_one_winner(path: Path) -> None:
     assert sorted(in_another_process("race_of_two", path)) == [0, 2]
     assert [file.name for file in path.parent.iterdir()] == ["predictions.zarr"]
-
-
-def test_a_writer_killed_again_and_again_loses_and_invents_nothing(path: Path) -> None:
-    chosen = create(path, schema(block=1))
-    codes = in_another_process("kill", path)
-    assert codes[2::3] == [0] * len(KILLED_AFTER)  # each check of the marked rows
-    assert codes.count(-signal.SIGKILL) >= 2  # writers that were at work when they were killed
-    assert complete(path, chosen) == plain_fingerprint()
-    assert not list(path.rglob("*.partial"))
 
 
 # --- damage ---------------------------------------------------------------------------------
@@ -766,35 +694,10 @@ def race(path: Path, digests: list[str]) -> list[int]:
     return [exit_code(child) for child in children]
 
 
-def check(path: Path) -> None:
-    if store.damaged(path):
-        raise ValueError
-
-
-def kill(path: Path) -> Iterator[int]:
-    """Two writers are killed at some moment; then every marked row must be whole.
-
-    Yields the exit codes of the writers and of the check, for every kill.
-    """
-    for seconds in KILLED_AFTER:
-        children = [
-            forked(
-                lambda shard=shard: write_missing(path, panel(), shard_index=shard, shard_count=2)
-            )
-            for shard in range(2)
-        ]
-        time.sleep(seconds)
-        for child in children:
-            os.kill(child, signal.SIGKILL)
-            yield exit_code(child)
-        yield exit_code(forked(lambda: check(path)))
-
-
 if __name__ == "__main__":
     asked, where = sys.argv[1], Path(sys.argv[2])
     works = {
         "race": lambda: race(where, [DIGEST, DIGEST]),
         "race_of_two": lambda: race(where, [DIGEST, "cd" * 32]),
-        "kill": lambda: list(kill(where)),
     }
     sys.stdout.write(json.dumps(works[asked]()))

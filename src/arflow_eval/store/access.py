@@ -1,16 +1,21 @@
 """Getting at what a store has: its root, its arrays, its blocks, its identities and its marks."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import zarr
-from jaxtyping import Bool, Shaped, UInt8
+from jaxtyping import Bool, Int64, Shaped, UInt8
+from zarr.core.metadata import ArrayV3Metadata
 
 from arflow_eval import refusal
 from arflow_eval.contracts import FrameId
-from arflow_eval.store.layout import FORMAT, IDENTITIES, VARIABLES, Variable, identity_digest
+from arflow_eval.store.chunks import Chunks, chunks, regular
+from arflow_eval.store.layout import FORMAT, identity_digest
+from arflow_eval.store.vocabulary import IDENTITIES, MARKS, VARIABLES, Variable
 
 
 def opened(path: Path, *, writable: bool = False) -> zarr.Group:
@@ -21,6 +26,14 @@ def opened(path: Path, *, writable: bool = False) -> zarr.Group:
             expected="a predictions.zarr written by evaluate",
             remedy="name the run folder of an evaluate command",
         )
+    stamp = (path / "zarr.json").stat()
+    return _opened(path, (stamp.st_dev, stamp.st_ino, stamp.st_mtime_ns, stamp.st_size), writable)
+
+
+@lru_cache(maxsize=8)
+def _opened(path: Path, stamp: tuple[int, ...], writable: bool) -> zarr.Group:  # noqa: FBT001 - a key
+    """The root of a store; read again only once its root was replaced, which `stamp` tells."""
+    del stamp
     try:
         group = zarr.open_group(path, mode="r+" if writable else "r", use_consolidated=True)
     except (ValueError, KeyError, TypeError) as error:
@@ -48,37 +61,103 @@ def array(group: zarr.Group, name: str) -> "zarr.Array[Any]":
 
 def variables(group: zarr.Group) -> tuple[Variable, ...]:
     """The blockwise variables that a store has, in digest order."""
-    return tuple(variable for variable in VARIABLES if variable.name in group)
+    return tuple(variable for variable in VARIABLES if variable.name in _described(group))
+
+
+def shape(group: zarr.Group, name: str) -> tuple[int, ...]:
+    """The shape of an array."""
+    return _described(group)[name].shape
+
+
+def _described(group: zarr.Group) -> Mapping[str, ArrayV3Metadata]:
+    """What the root says of every array: it is read once, as the store is opened."""
+    consolidated: Any = group.metadata.consolidated_metadata
+    described: Mapping[str, ArrayV3Metadata] = consolidated.metadata
+    return described
 
 
 def code_names(group: zarr.Group, name: str) -> list[str]:
     """The names that the codes of `repo` or `task` stand for, by code."""
-    names: Any = array(group, name).attrs["names"]
+    names: Any = _described(group)[name].attributes["names"]
     return list(names)
+
+
+def files(group: zarr.Group, name: str) -> Chunks | None:
+    """The chunk files of an array, or None where another tool laid the store out its own way."""
+    return chunks(folder(group) / name, _described(group)[name])
+
+
+def folder(group: zarr.Group) -> Path:
+    """Where a store lies."""
+    root: Any = group.store
+    return Path(root.root)
+
+
+def block_values(group: zarr.Group, name: str, rows: range) -> Shaped[np.ndarray, "frame *rest"]:
+    """The values of one block of one array; the fill value where it was never written.
+
+    Raises:
+        ValueError: its file is not what was written.
+    """
+    laid = files(group, name)
+    if laid is None or rows.start % laid.block or rows != laid.rows(rows.start // laid.block):
+        return np.asarray(array(group, name)[rows.start : rows.stop])
+    return laid.read(rows.start // laid.block)
+
+
+@dataclass(frozen=True)
+class Identities:
+    """The identity columns of a store, by name, and the names that the codes of repos stand for."""
+
+    columns: Mapping[str, Shaped[np.ndarray, "frame"]]
+    repos: Sequence[str]
+
+    def frames(self, rows: range) -> list[FrameId]:
+        """Identity of some rows."""
+        place = slice(rows.start, rows.stop)
+        keys = zip(
+            *(self.columns[name][place].tolist() for name in ("repo", "episode", "frame_index")),
+            strict=True,
+        )
+        return [FrameId(self.repos[code], episode, frame) for code, episode, frame in keys]
+
+    def order(self) -> Int64[np.ndarray, "frame"]:
+        """The rows in the order of their identities: what sorting `frames` would give."""
+        alphabet = {name: place for place, name in enumerate(sorted(set(self.repos)))}
+        rank = np.array([alphabet[name] for name in self.repos], dtype=np.int64)
+        columns = self.columns
+        keys = (columns["frame_index"], columns["episode"], rank[columns["repo"]])
+        return np.lexsort(keys).astype(np.int64, copy=False)
+
+
+def read_identities(group: zarr.Group) -> Identities:
+    """The identity columns of a store.
+
+    Raises:
+        Refusal: one is not what it was when the store was created.
+    """
+    columns = {name: _identity(group, name) for name in IDENTITIES}
+    if identity_digest(columns) != group.attrs["identity_digest"]:
+        raise _identities_changed(group, "they differ from their digest")
+    return Identities(columns=columns, repos=code_names(group, "repo"))
 
 
 def identities(group: zarr.Group, rows: range | None = None) -> list[FrameId]:
     """Identity of every frame, or of some rows, in panel order."""
-    place = slice(None) if rows is None else slice(rows.start, rows.stop)
-    names = code_names(group, "repo")
-    repo, episode, frame_index = (
-        _identity(group, name)[place].tolist() for name in ("repo", "episode", "frame_index")
-    )
-    return [
-        FrameId(names[code], *key) for code, *key in zip(repo, episode, frame_index, strict=True)
-    ]
+    columns = {name: _identity(group, name) for name in ("repo", "episode", "frame_index")}
+    every = range(len(columns["repo"]))
+    found = Identities(columns=columns, repos=code_names(group, "repo"))
+    return found.frames(every if rows is None else rows)
 
 
 def check_identities(group: zarr.Group) -> None:
     """Raise a refusal where an identity column is not what it was when the store was created."""
-    found = identity_digest({name: _identity(group, name) for name in IDENTITIES})
-    if found != group.attrs["identity_digest"]:
-        raise _identities_changed(group, "they differ from their digest")
+    read_identities(group)
 
 
 def _identity(group: zarr.Group, name: str) -> Shaped[np.ndarray, "frame"]:
     try:
-        return np.asarray(array(group, name)[:])
+        return block_values(group, name, range(shape(group, name)[0]))
     except ValueError as error:  # its checksum fails
         raise _identities_changed(group, f"{name}: {error}") from error
 
@@ -106,22 +185,20 @@ class Marks:
 
 def read_marks(group: zarr.Group) -> Marks:
     """Every frame's mark."""
-    stored = array(group, "frame_digest")
-    unreadable = np.zeros(stored.shape[0], dtype=bool)
-    try:
-        return Marks(digests=np.asarray(stored[:]), unreadable=unreadable)
-    except ValueError:  # a checksum fails somewhere: find out where
-        digests = np.zeros(stored.shape, dtype=np.uint8)
-    for rows in all_blocks(group):
+    laid = files(group, MARKS)
+    digests = np.zeros(shape(group, MARKS), dtype=np.uint8)
+    unreadable = np.zeros(len(digests), dtype=bool)
+    for number, rows in enumerate(all_blocks(group)):
+        place = slice(rows.start, rows.stop)
         try:
-            digests[rows.start : rows.stop] = stored[rows.start : rows.stop]
-        except ValueError:
-            unreadable[rows.start : rows.stop] = True
+            digests[place] = laid.read(number) if laid else block_values(group, MARKS, rows)
+        except ValueError:  # its checksum fails
+            unreadable[place] = True
     return Marks(digests=digests, unreadable=unreadable)
 
 
 def all_blocks(group: zarr.Group) -> list[range]:
     """The frames of every block, in order."""
-    stored = array(group, "frame_digest")
-    frames, block = stored.shape[0], stored.chunks[0]
+    marks = _described(group)[MARKS]
+    frames, block = marks.shape[0], regular(marks)[0]
     return [range(start, min(start + block, frames)) for start in range(0, frames, block)]

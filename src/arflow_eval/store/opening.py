@@ -7,7 +7,14 @@ import xarray
 import zarr
 
 from arflow_eval import refusal
-from arflow_eval.store.access import check_identities, code_names, opened, read_marks
+from arflow_eval.store.access import (
+    block_values,
+    code_names,
+    files,
+    opened,
+    read_marks,
+    variables,
+)
 from arflow_eval.store.layout import settings
 from arflow_eval.store.sealing import check_fingerprint, stored_fingerprint
 
@@ -29,21 +36,40 @@ def open_run(path: Path | str, *, incomplete: bool = False) -> xarray.Dataset:
         Refusal: there is no store, it is not complete, or its marks are not what they were.
     """
     store = _locate(Path(path))
+    group = opened(store)
+    marks = read_marks(group)
+    if not incomplete:
+        written = marks.written
+        _check_complete(store, group, unwritten=int((~written).sum()), total=len(written))
+        found = stored_fingerprint(group, marks)
+        check_fingerprint(store, group, found=found)
+        _check_files(store, group)
     with settings():
-        group = opened(store)
-        written = read_marks(group).written
-        if not incomplete:
-            _check_complete(store, group, unwritten=int((~written).sum()), total=len(written))
-            check_identities(group)
-            check_fingerprint(store, group, found=stored_fingerprint(group))
         dataset: xarray.Dataset = xarray.open_zarr(store, chunks=None, consolidated=True)
-        columns = {
-            f"{name}_name": ("frame", np.array(code_names(group, name))[dataset[name].to_numpy()])
-            for name in ("repo", "task")
-        }
+    every = range(len(marks.digests))
+    columns = {
+        f"{name}_name": (
+            "frame",
+            np.array(code_names(group, name))[block_values(group, name, every)],
+        )
+        for name in ("repo", "task")
+    }
     if incomplete:
-        columns["written"] = ("frame", written)
+        columns["written"] = ("frame", marks.written)
     return dataset.assign_coords(columns)
+
+
+def _check_files(path: Path, group: zarr.Group) -> None:
+    """Raise a refusal where a file of a complete store is gone: it would be read as unwritten."""
+    for variable in variables(group):
+        laid = files(group, variable.name)
+        if laid is not None and (lost := laid.lacking()):
+            raise refusal.damage(
+                f"{len(lost):,} files of {variable.name} are gone from {path}, the first is "
+                f"{laid.name(lost[0])}",
+                expected="the files of a complete store",
+                remedy="restore them from a copy, or move it away and rerun its evaluate command",
+            )
 
 
 def _locate(path: Path) -> Path:

@@ -5,7 +5,7 @@ import shutil
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import zarr
@@ -14,18 +14,23 @@ from jaxtyping import UInt8
 from arflow_eval import refusal
 from arflow_eval.contracts import FrameId
 from arflow_eval.store.access import (
+    Identities,
+    Marks,
     all_blocks,
-    array,
-    check_identities,
-    identities,
+    block_values,
     opened,
+    read_identities,
     read_marks,
+    shape,
     variables,
 )
-from arflow_eval.store.digests import fingerprint, frame_digests
+from arflow_eval.store.claims import claimed, sweep
+from arflow_eval.store.digests import frame_digests, ordered_fingerprint
 from arflow_eval.store.disk import replace_text, writable
-from arflow_eval.store.layout import DIGEST_BYTES, settings
-from arflow_eval.store.writing import remove_marks
+from arflow_eval.store.vocabulary import DIGEST_BYTES, MARKS
+from arflow_eval.store.writing import clear_block
+
+SEALING: Final = "sealing"
 
 
 def damaged(path: Path) -> list[int]:
@@ -37,17 +42,15 @@ def damaged(path: Path) -> list[int]:
     Raises:
         Refusal: the identity columns themselves have changed; no rerun mends that.
     """
-    with settings():
-        group = opened(path)
-        check_identities(group)
-        marks = read_marks(group)
-        frames = identities(group)
-        changed = marks.unreadable.copy()
-        for rows in all_blocks(group):
-            place = slice(rows.start, rows.stop)
-            if marks.written[place].any():
-                found = _digests(group, rows, frames[place])
-                changed[place] |= marks.written[place] & (found != marks.digests[place]).any(axis=1)
+    group = opened(path)
+    known = read_identities(group)
+    marks = read_marks(group)
+    changed = marks.unreadable.copy()
+    for rows in all_blocks(group):
+        place = slice(rows.start, rows.stop)
+        if marks.written[place].any():
+            found = _digests(group, rows, known.frames(rows))
+            changed[place] |= marks.written[place] & (found != marks.digests[place]).any(axis=1)
     return np.flatnonzero(changed).tolist()
 
 
@@ -57,8 +60,7 @@ def _digests(
     """The digests that a block's values give now; zeros where they cannot be read."""
     try:
         columns = {
-            variable.name: np.asarray(array(group, variable.name)[rows.start : rows.stop])
-            for variable in variables(group)
+            variable.name: block_values(group, variable.name, rows) for variable in variables(group)
         }
     except ValueError:  # a checksum fails: nothing in this chunk can be trusted
         return np.zeros((len(rows), DIGEST_BYTES), dtype=np.uint8)
@@ -74,29 +76,45 @@ def finalise(path: Path) -> str | None:
 
     Raises:
         Refusal: rows differ from their digests (their blocks are cleared first, so that a rerun
-            redoes them), or the marks of a complete store no longer give its fingerprint.
+            redoes them), the marks of a complete store no longer give its fingerprint, or another
+            process is ending this store and was stopped.
     """
-    with settings():
-        group = opened(path)
-        if not read_marks(group).written.all():
-            return None
-        found = stored_fingerprint(group)
-        if group.attrs["complete"]:
-            check_fingerprint(path, group, found=found)
-            return found
+    found = _fingerprint_of_whole(path)
+    if found is None or _sealed(path, found):
+        return found
     with writable(path):
         _check_undamaged(path)
-        _sweep(path)
-        _set_attributes(path, fingerprint=found, complete=True)
+        with claimed(path, SEALING):
+            if _fingerprint_of_whole(path) != found:
+                return None  # blocks were cleared while their rows were checked
+            _sweep(path)
+            _set_attributes(path, fingerprint=found, complete=True)
+        sweep(path)
     return found
 
 
-def stored_fingerprint(group: zarr.Group) -> str:
-    """The fingerprint that the marks of a store give."""
-    return fingerprint(
-        identities(group),
-        read_marks(group).digests,
-        config_digest=str(group.attrs["digest"]),
+def _fingerprint_of_whole(path: Path) -> str | None:
+    group = opened(path)
+    marks = read_marks(group)
+    return stored_fingerprint(group, marks) if marks.written.all() else None
+
+
+def _sealed(path: Path, found: str) -> bool:
+    """Whether the store is complete. Refuses one whose marks do not give its fingerprint."""
+    group = opened(path)
+    if group.attrs["complete"]:
+        check_fingerprint(path, group, found=found)
+        return True
+    return False
+
+
+def stored_fingerprint(
+    group: zarr.Group, marks: Marks | None = None, known: Identities | None = None
+) -> str:
+    """The fingerprint that the marks of a store give, of marks and identities read before."""
+    marks, known = marks or read_marks(group), known or read_identities(group)
+    return ordered_fingerprint(
+        marks.digests[known.order()], config_digest=str(group.attrs["digest"])
     )
 
 
@@ -128,6 +146,8 @@ def _sweep(path: Path) -> None:
         leftover.unlink(missing_ok=True)
     for leftover in path.parent.glob(f".{path.name}.*.creating"):
         shutil.rmtree(leftover, ignore_errors=True)
+    for leftover in path.parent.glob(f".{path.name}.*.sealing"):
+        leftover.unlink(missing_ok=True)
 
 
 def clear(path: Path, rows: Iterable[int]) -> None:
@@ -136,16 +156,18 @@ def clear(path: Path, rows: Iterable[int]) -> None:
     A complete store is incomplete from then on; its data stays on disk until it is overwritten.
     """
     asked = set(rows)
-    with settings(), writable(path):
-        group = opened(path)
-        beyond = asked - set(range(array(group, "frame_digest").shape[0]))
-        if beyond:
-            raise ValueError(f"rows {sorted(beyond)} are not in {path}")
-        if asked and group.attrs["complete"]:
+    group = opened(path)
+    beyond = asked - set(range(shape(group, MARKS)[0]))
+    if beyond:
+        raise ValueError(f"rows {sorted(beyond)} are not in {path}")
+    if not asked:
+        return
+    with writable(path), claimed(path, SEALING):
+        if opened(path).attrs["complete"]:
             _set_attributes(path, fingerprint=None, complete=False)
         for block in all_blocks(group):
             if not asked.isdisjoint(block):
-                remove_marks(path, group, block)
+                clear_block(path, group, block)
 
 
 def _set_attributes(path: Path, **changed: Any) -> None:

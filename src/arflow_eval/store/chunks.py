@@ -1,0 +1,134 @@
+"""Chunks as files: one block of one array, encoded, named and read without an event loop.
+
+The bytes are those zarr writes, and any Zarr reader reads them. Going round it puts a chunk on
+disk before it has its name, which zarr does not, and takes a tenth of the time where the chunks
+are small. Only arrays laid out as `layout` does it are read here; `access` leaves others to zarr.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import google_crc32c
+import numpy as np
+from jaxtyping import Shaped
+from numcodecs import Blosc
+from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec
+from zarr.core.metadata import ArrayV3Metadata
+
+BLOSC: Final = Blosc(cname="lz4", clevel=5, shuffle=Blosc.SHUFFLE)
+CHECKSUM_BYTES: Final = 4
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """The files of one array, which is cut along its first axis only.
+
+    Attributes:
+        folder: where they lie.
+        shape: of the array.
+        block: frames a chunk.
+        fill: what a frame holds that was never written, or that lies past the last one.
+    """
+
+    folder: Path
+    shape: tuple[int, ...]
+    block: int
+    dtype: "np.dtype[Any]"
+    fill: Any
+
+    @property
+    def count(self) -> int:
+        """How many chunks the array has."""
+        return -(-self.shape[0] // self.block)
+
+    def name(self, number: int) -> str:
+        """The file name of a chunk."""
+        return ".".join(["c", str(number), *("0" for _ in self.shape[1:])])
+
+    def file(self, number: int) -> Path:
+        """The file of a chunk."""
+        return self.folder / self.name(number)
+
+    def rows(self, number: int) -> range:
+        """The frames of a chunk."""
+        return range(number * self.block, min((number + 1) * self.block, self.shape[0]))
+
+    def lacking(self) -> list[int]:
+        """The chunks that have no file."""
+        with os.scandir(self.folder) as entries:
+            there = {entry.name for entry in entries}
+        return [number for number in range(self.count) if self.name(number) not in there]
+
+    def encode(self, values: Shaped[np.ndarray, "frame *rest"]) -> bytes:
+        """The content of the file that holds some values, one entry a frame of the chunk."""
+        whole = np.ascontiguousarray(values, dtype=self.dtype)
+        if len(whole) < self.block:  # the last chunk is as long as every other
+            padded = np.full((self.block, *self.shape[1:]), self.fill, dtype=self.dtype)
+            padded[: len(whole)] = whole
+            whole = padded
+        body: bytes = BLOSC.encode(whole)
+        return body + _checksum(body)
+
+    def read(self, number: int) -> Shaped[np.ndarray, "frame *rest"]:
+        """The values of a chunk's frames; the fill value where it has no file.
+
+        Raises:
+            ValueError: the file is not what was written.
+        """
+        rows = self.rows(number)
+        try:
+            content = self.file(number).read_bytes()
+        except FileNotFoundError:
+            return np.full((len(rows), *self.shape[1:]), self.fill, dtype=self.dtype)
+        return self._decoded(content)[: len(rows)]
+
+    def _decoded(self, content: bytes) -> Shaped[np.ndarray, "frame *rest"]:
+        body = content[:-CHECKSUM_BYTES]
+        if not body or _checksum(body) != content[-CHECKSUM_BYTES:]:
+            raise ValueError("stored and computed checksum do not match")
+        try:
+            decoded = BLOSC.decode(body)
+        except RuntimeError as error:  # a checksum that fits what is no chunk
+            raise ValueError(str(error)) from error
+        values = np.frombuffer(decoded, dtype=self.dtype)
+        return values.reshape((self.block, *self.shape[1:]))
+
+
+def chunks(folder: Path, described: ArrayV3Metadata) -> Chunks | None:
+    """The chunk files of an array that lies in `folder`, or None where it is laid out otherwise.
+
+    Another tool may have copied a store with other chunks and codecs; its values are the same.
+    """
+    keys: Any = described.chunk_key_encoding
+    block, *rest = regular(described)
+    plain = keys.name == "default" and keys.separator == "."
+    if not plain or tuple(rest) != described.shape[1:] or not _ours(described.codecs):
+        return None
+    return Chunks(
+        folder=folder,
+        shape=described.shape,
+        block=block,
+        dtype=described.data_type.to_native_dtype().newbyteorder("<"),
+        fill=described.fill_value,
+    )
+
+
+def regular(described: ArrayV3Metadata) -> tuple[int, ...]:
+    """Length of an array's chunks along each axis."""
+    grid: Any = described.chunk_grid
+    return tuple(grid.chunk_shape)
+
+
+def _ours(codecs: Sequence[object]) -> bool:
+    """Whether chunks are little-endian bytes, then Blosc, then a checksum."""
+    if tuple(map(type, codecs)) != (BytesCodec, BloscCodec, Crc32cCodec):
+        return False
+    first: Any = codecs[0]
+    return first.endian is None or first.endian.value == "little"
+
+
+def _checksum(body: bytes) -> bytes:
+    return int(google_crc32c.value(body)).to_bytes(CHECKSUM_BYTES, "little")
