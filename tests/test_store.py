@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +16,11 @@ from unittest import mock
 import numpy as np
 import pytest
 import xarray
+import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec
+from zarr.errors import ZarrUserWarning
 
 import arflow_eval
 from arflow_eval import store
@@ -257,6 +261,64 @@ def test_attributes_that_cannot_be_kept_are_refused(
 def test_a_store_of_no_frames_is_refused() -> None:
     with pytest.raises(ValueError, match="a store of no frame"):
         schema(panel(0))
+
+
+def plain_chunks(folder: Path, source: Path) -> None:
+    """Copy the arrays of a store through zarr alone."""
+    group, copy = zarr.open_group(source, mode="r"), zarr.create_group(folder)
+    for name, stored in group.arrays():
+        with zarr.config.set({"array.write_empty_chunks": True}):
+            copied = copy.create_array(
+                name,
+                shape=stored.shape,
+                chunks=stored.chunks,
+                dtype=stored.dtype,
+                fill_value=stored.fill_value,
+                serializer=BytesCodec(endian="little"),
+                compressors=[BloscCodec(cname="lz4", shuffle="shuffle"), Crc32cCodec()],
+                chunk_key_encoding={"name": "default", "separator": "."},
+            )
+            copied[:] = stored[:]
+
+
+def test_chunks_are_the_bytes_that_zarr_writes(finished: Path, tmp_path: Path) -> None:
+    plain_chunks(tmp_path / "plain.zarr", finished)
+    for file in (tmp_path / "plain.zarr").glob("*/c.*"):
+        assert (finished / file.parent.name / file.name).read_bytes() == file.read_bytes()
+
+
+def test_the_last_chunk_is_as_long_as_zarr_makes_it(path: Path, tmp_path: Path) -> None:
+    complete(path, schema(panel(11)))
+    plain_chunks(tmp_path / "plain.zarr", path)
+    files = sorted((tmp_path / "plain.zarr").glob("*/c.*"))
+    assert len(files) == 16 * 4 + 7
+    for file in files:
+        assert (path / file.parent.name / file.name).read_bytes() == file.read_bytes()
+
+
+def test_a_finished_store_opens_in_tensorstore(finished: Path) -> None:
+    tensorstore = pytest.importorskip("tensorstore")
+    for name, column in values(panel().ids()).items():
+        where = {"driver": "file", "path": f"{finished / name}/"}
+        opened = tensorstore.open({"driver": "zarr3", "kvstore": where}, open=True, read=True)
+        found = opened.result().read().result()
+        assert (found.dtype, found.tobytes()) == (column.dtype, column.tobytes())
+
+
+def test_a_copy_with_other_chunks_and_codecs_is_read_and_checked(
+    finished: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy" / "predictions.zarr"
+    with xarray.open_zarr(finished, chunks=None) as dataset:
+        for name in dataset.variables:
+            dataset[name].encoding.clear()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ZarrUserWarning)  # consolidated metadata in Zarr v3
+            dataset.load().to_zarr(copy, zarr_format=3, consolidated=True)
+    assert store.damaged(copy) == []
+    assert store.open_run(copy).identical(store.open_run(finished))
+    with pytest.raises(Refusal, match="other chunks or codecs"):
+        store.clear(copy, [0])
 
 
 # --- digests --------------------------------------------------------------------------------

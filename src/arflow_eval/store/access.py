@@ -1,5 +1,6 @@
 """Getting at what a store has: its root, its arrays, its blocks, its identities and its marks."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -9,11 +10,10 @@ from typing import Any
 import numpy as np
 import zarr
 from jaxtyping import Bool, Int64, Shaped, UInt8
-from zarr.core.metadata import ArrayV3Metadata
 
 from arflow_eval import refusal
 from arflow_eval.contracts import FrameId
-from arflow_eval.store.chunks import Chunks, chunks, regular
+from arflow_eval.store.chunks import Chunks, chunk_shape, chunks
 from arflow_eval.store.layout import FORMAT, identity_digest
 from arflow_eval.store.vocabulary import IDENTITIES, MARKS, VARIABLES, Variable
 
@@ -26,8 +26,7 @@ def opened(path: Path, *, writable: bool = False) -> zarr.Group:
             expected="a predictions.zarr written by evaluate",
             remedy="name the run folder of an evaluate command",
         )
-    stamp = (path / "zarr.json").stat()
-    return _opened(path, (stamp.st_dev, stamp.st_ino, stamp.st_mtime_ns, stamp.st_size), writable)
+    return _opened(path, _stamp(path), writable)
 
 
 @lru_cache(maxsize=8)
@@ -66,19 +65,35 @@ def variables(group: zarr.Group) -> tuple[Variable, ...]:
 
 def shape(group: zarr.Group, name: str) -> tuple[int, ...]:
     """The shape of an array."""
-    return _described(group)[name].shape
+    return tuple(_described(group)[name]["shape"])
 
 
-def _described(group: zarr.Group) -> Mapping[str, ArrayV3Metadata]:
-    """What the root says of every array: it is read once, as the store is opened."""
-    consolidated: Any = group.metadata.consolidated_metadata
-    described: Mapping[str, ArrayV3Metadata] = consolidated.metadata
-    return described
+def _described(group: zarr.Group) -> Mapping[str, Any]:
+    """What the root says of every array, in the words of the specification.
+
+    Read as JSON, since zarr's own types for it change from version to version.
+    """
+    path = folder(group)
+    return _metadata(path, _stamp(path))
+
+
+@lru_cache(maxsize=8)
+def _metadata(path: Path, stamp: tuple[int, ...]) -> Mapping[str, Any]:
+    del stamp
+    root: dict[str, Any] = json.loads((path / "zarr.json").read_bytes())
+    arrays: dict[str, Any] = root["consolidated_metadata"]["metadata"]
+    return arrays
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """What tells one root of a store from the one that replaced it."""
+    found = (path / "zarr.json").stat()
+    return (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
 
 
 def code_names(group: zarr.Group, name: str) -> list[str]:
     """The names that the codes of `repo` or `task` stand for, by code."""
-    names: Any = _described(group)[name].attributes["names"]
+    names: list[str] = _described(group)[name]["attributes"]["names"]
     return list(names)
 
 
@@ -200,5 +215,5 @@ def read_marks(group: zarr.Group) -> Marks:
 def all_blocks(group: zarr.Group) -> list[range]:
     """The frames of every block, in order."""
     marks = _described(group)[MARKS]
-    frames, block = marks.shape[0], regular(marks)[0]
+    frames, block = marks["shape"][0], chunk_shape(marks)[0]
     return [range(start, min(start + block, frames)) for start in range(0, frames, block)]

@@ -6,7 +6,7 @@ are small. Only arrays laid out as `layout` does it are read here; `access` leav
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,11 +15,10 @@ import google_crc32c
 import numpy as np
 from jaxtyping import Shaped
 from numcodecs import Blosc
-from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec
-from zarr.core.metadata import ArrayV3Metadata
 
 BLOSC: Final = Blosc(cname="lz4", clevel=5, shuffle=Blosc.SHUFFLE)
 CHECKSUM_BYTES: Final = 4
+CODECS: Final = ("bytes", "blosc", "crc32c")
 
 
 @dataclass(frozen=True)
@@ -97,37 +96,41 @@ class Chunks:
         return values.reshape((self.block, *self.shape[1:]))
 
 
-def chunks(folder: Path, described: ArrayV3Metadata) -> Chunks | None:
+def chunks(folder: Path, described: Mapping[str, Any]) -> Chunks | None:
     """The chunk files of an array that lies in `folder`, or None where it is laid out otherwise.
 
     Another tool may have copied a store with other chunks and codecs; its values are the same.
+
+    Args:
+        folder: where its files lie.
+        described: the array's metadata, as the Zarr v3 specification has it in JSON.
     """
-    keys: Any = described.chunk_key_encoding
-    block, *rest = regular(described)
-    plain = keys.name == "default" and keys.separator == "."
-    if not plain or tuple(rest) != described.shape[1:] or not _ours(described.codecs):
+    shape, dtype = described["shape"], described["data_type"]
+    block, *rest = chunk_shape(described)
+    names = described["chunk_key_encoding"]
+    plain = names["name"] == "default" and names.get("configuration", {}).get("separator") == "."
+    if not (plain and rest == shape[1:] and isinstance(dtype, str) and _ours(described["codecs"])):
         return None
+    whole = np.dtype(dtype).newbyteorder("<")
     return Chunks(
         folder=folder,
-        shape=described.shape,
+        shape=tuple(shape),
         block=block,
-        dtype=described.data_type.to_native_dtype().newbyteorder("<"),
-        fill=described.fill_value,
+        dtype=whole,
+        fill=np.array(described["fill_value"], dtype=whole),
     )
 
 
-def regular(described: ArrayV3Metadata) -> tuple[int, ...]:
+def chunk_shape(described: Mapping[str, Any]) -> list[int]:
     """Length of an array's chunks along each axis."""
-    grid: Any = described.chunk_grid
-    return tuple(grid.chunk_shape)
+    lengths: list[int] = described["chunk_grid"]["configuration"]["chunk_shape"]
+    return lengths
 
 
-def _ours(codecs: Sequence[object]) -> bool:
+def _ours(codecs: Sequence[Mapping[str, Any]]) -> bool:
     """Whether chunks are little-endian bytes, then Blosc, then a checksum."""
-    if tuple(map(type, codecs)) != (BytesCodec, BloscCodec, Crc32cCodec):
-        return False
-    first: Any = codecs[0]
-    return first.endian is None or first.endian.value == "little"
+    endian = codecs[0].get("configuration", {}).get("endian", "little")
+    return endian == "little" and tuple(codec["name"] for codec in codecs) == CODECS
 
 
 def _checksum(body: bytes) -> bytes:

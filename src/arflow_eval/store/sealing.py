@@ -4,6 +4,7 @@ import json
 import shutil
 import uuid
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +29,7 @@ from arflow_eval.store.claims import claimed, sweep
 from arflow_eval.store.digests import frame_digests, ordered_fingerprint
 from arflow_eval.store.disk import replace_text, writable
 from arflow_eval.store.vocabulary import DIGEST_BYTES, MARKS
-from arflow_eval.store.writing import clear_block
+from arflow_eval.store.writing import clear_block, writable_files
 
 SEALING: Final = "sealing"
 
@@ -80,7 +81,10 @@ def finalise(path: Path) -> str | None:
             process is ending this store and was stopped.
     """
     found = _fingerprint_of_whole(path)
-    if found is None or _sealed(path, found):
+    if found is None:
+        return None
+    if _sealed(path, found):
+        _tidy(path)
         return found
     with writable(path):
         _check_undamaged(path)
@@ -150,6 +154,15 @@ def _sweep(path: Path) -> None:
         leftover.unlink(missing_ok=True)
 
 
+def _tidy(path: Path) -> None:
+    """Remove what killed processes left beside a complete store, where it can be written."""
+    if any(path.parent.glob(f".{path.name}.*")):
+        with suppress(OSError, refusal.Refusal):
+            with claimed(path, SEALING, patience=0.0):
+                _sweep(path)
+            sweep(path)
+
+
 def clear(path: Path, rows: Iterable[int]) -> None:
     """Forget the blocks that hold some panel rows, so that a rerun redoes them.
 
@@ -162,6 +175,7 @@ def clear(path: Path, rows: Iterable[int]) -> None:
         raise ValueError(f"rows {sorted(beyond)} are not in {path}")
     if not asked:
         return
+    writable_files(group, MARKS)  # refuses a copy that is laid out otherwise
     with writable(path), claimed(path, SEALING):
         if opened(path).attrs["complete"]:
             _set_attributes(path, fingerprint=None, complete=False)
