@@ -1,8 +1,9 @@
 """Chunks as files: one block of one array, encoded, named and read without an event loop.
 
 The bytes are those zarr writes, and any Zarr reader reads them. Going round it puts a chunk on
-disk before it has its name, which zarr does not, and takes a tenth of the time where the chunks
-are small. Only arrays laid out as `layout` does it are read here; `access` leaves others to zarr.
+disk before it has its name, which zarr does not, and takes half of the time or, where the chunks
+are small, a tenth. Only arrays laid out as `layout` does it are read here; `access` leaves others
+to zarr.
 """
 
 import os
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 import google_crc32c
 import numpy as np
-from jaxtyping import Shaped
+from jaxtyping import Int64, Shaped, UInt8
 from numcodecs import Blosc
 
 BLOSC: Final = Blosc(cname="lz4", clevel=5, shuffle=Blosc.SHUFFLE)
@@ -77,23 +78,58 @@ class Chunks:
         Raises:
             ValueError: the file is not what was written.
         """
-        rows = self.rows(number)
+        return self.values(self.rows(number))
+
+    def values(self, rows: range) -> Shaped[np.ndarray, "frame *rest"]:
+        """The values of consecutive frames; raises what `read` raises."""
+        found = np.empty((len(rows), *self.shape[1:]), dtype=self.dtype)
+        for number in self._numbers(rows):
+            chunk = self.rows(number)
+            first, last = max(rows.start, chunk.start), min(rows.stop, chunk.stop)
+            part = found[first - rows.start : last - rows.start]
+            if len(part) == self.block:
+                self._decode(number, part)
+            else:
+                part[:] = self._whole(number)[first - chunk.start : last - chunk.start]
+        return found
+
+    def take(self, rows: Int64[np.ndarray, "row"]) -> Shaped[np.ndarray, "row *rest"]:
+        """The values of frames in any order, each chunk read once; raises what `read` raises."""
+        if len(rows) and (np.diff(rows) == 1).all():
+            return self.values(range(int(rows[0]), int(rows[-1]) + 1))
+        found = np.empty((len(rows), *self.shape[1:]), dtype=self.dtype)
+        numbers = rows // self.block
+        for number in np.unique(numbers).tolist():
+            of_chunk = numbers == number
+            found[of_chunk] = self._whole(number)[rows[of_chunk] - number * self.block]
+        return found
+
+    def _numbers(self, rows: range) -> range:
+        """The chunks that hold some frames."""
+        return range(rows.start // self.block, -(-rows.stop // self.block) if rows else 0)
+
+    def _whole(self, number: int) -> Shaped[np.ndarray, "frame *rest"]:
+        found = np.empty((self.block, *self.shape[1:]), dtype=self.dtype)
+        self._decode(number, found)
+        return found
+
+    def _decode(self, number: int, out: Shaped[np.ndarray, "frame *rest"]) -> None:
+        """Decode a whole chunk in place."""
         try:
             content = self.file(number).read_bytes()
         except FileNotFoundError:
-            return np.full((len(rows), *self.shape[1:]), self.fill, dtype=self.dtype)
-        return self._decoded(content)[: len(rows)]
-
-    def _decoded(self, content: bytes) -> Shaped[np.ndarray, "frame *rest"]:
-        body = content[:-CHECKSUM_BYTES]
-        if not body or _checksum(body) != content[-CHECKSUM_BYTES:]:
+            out[:] = self.fill
+            return
+        body = np.frombuffer(content, np.uint8)[:-CHECKSUM_BYTES]
+        if not len(body) or _checksum(body) != content[-CHECKSUM_BYTES:]:
             raise ValueError("stored and computed checksum do not match")
+        size = int.from_bytes(content[4:8], "little")  # as the header of Blosc has it
+        if size != out.nbytes:
+            raise ValueError(f"a chunk of {size} bytes; expected {out.nbytes}")
         try:
-            decoded = BLOSC.decode(body)
+            BLOSC.decode(body, out)
         except RuntimeError as error:  # a checksum that fits what is no chunk
             raise ValueError(str(error)) from error
-        values = np.frombuffer(decoded, dtype=self.dtype)
-        return values.reshape((self.block, *self.shape[1:]))
 
 
 def chunks(folder: Path, described: Mapping[str, Any]) -> Chunks | None:
@@ -133,5 +169,5 @@ def _ours(codecs: Sequence[Mapping[str, Any]]) -> bool:
     return endian == "little" and tuple(codec["name"] for codec in codecs) == CODECS
 
 
-def _checksum(body: bytes) -> bytes:
+def _checksum(body: bytes | UInt8[np.ndarray, "byte"]) -> bytes:
     return int(google_crc32c.value(body)).to_bytes(CHECKSUM_BYTES, "little")

@@ -16,6 +16,7 @@ from arflow_eval.store.access import (
     variables,
 )
 from arflow_eval.store.layout import settings
+from arflow_eval.store.lazy import lazily
 from arflow_eval.store.sealing import check_fingerprint, stored_fingerprint
 
 NAME = "predictions.zarr"
@@ -46,6 +47,10 @@ def open_run(path: Path | str, *, incomplete: bool = False) -> xarray.Dataset:
         _check_files(store, group)
     with settings():
         dataset: xarray.Dataset = xarray.open_zarr(store, chunks=None, consolidated=True)
+    laid = {each.name: files(group, each.name) for each in variables(group)}
+    dataset = dataset.assign(
+        {name: lazily(dataset, name, each) for name, each in laid.items() if each is not None}
+    )
     every = range(len(marks.digests))
     columns = {
         f"{name}_name": (
