@@ -678,6 +678,50 @@ def test_a_run_opens_by_its_folder_or_its_store(finished: Path, given_as: str) -
     assert store.open_run(where).sizes["frame"] == 12
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    frame=st.one_of(
+        st.integers(-12, 11),
+        st.lists(st.integers(-12, 11), max_size=15),
+        st.builds(slice, *[st.none() | st.integers(-14, 14)] * 2, st.sampled_from([1, 3, -1, -2])),
+    ),
+    step=st.sampled_from([slice(None), 0, [2, 0], slice(3, 0, -2)]),
+    action=st.sampled_from([slice(None), 1]),
+    name=st.sampled_from(["prediction", "truth"]),
+)
+def test_any_part_of_a_run_is_what_plain_xarray_reads(
+    template: Path, frame: object, step: object, action: object, name: str
+) -> None:
+    place = {"frame": frame, "step": step, "action": action}
+    ours, plain = (
+        found[name].isel(place) for found in (store.open_run(template), xarray.open_zarr(template))
+    )
+    assert ours.drop_vars(["repo_name", "task_name"]).identical(plain)
+    assert ours.to_numpy().tobytes() == plain.to_numpy().tobytes()
+
+
+def test_a_run_is_the_dataset_that_plain_xarray_opens_and_names(finished: Path) -> None:
+    named = store.open_run(finished)
+    plain = xarray.open_zarr(finished)
+    assert named.drop_vars(["repo_name", "task_name"]).identical(plain)
+    for name, found in plain.variables.items():
+        assert named[name].dtype == found.dtype
+        for key in ("chunks", "preferred_chunks"):
+            assert named[name].encoding[key] == found.encoding[key]
+
+
+def test_points_of_a_run_are_what_plain_xarray_reads(finished: Path) -> None:
+    points = {
+        "frame": xarray.DataArray([11, 0, 5, 5], dims="point"),
+        "draw": xarray.DataArray([0, 2, 1, 0], dims="point"),
+    }
+    ours, plain = (
+        found["prediction"].isel(points).to_numpy()
+        for found in (store.open_run(finished), xarray.open_zarr(finished))
+    )
+    np.testing.assert_array_equal(ours, plain)
+
+
 def test_names_are_attached_as_coordinates(finished: Path) -> None:
     dataset = store.open_run(finished)
     assert dataset["repo_name"].to_numpy().tolist()[:3] == ["b/second", "a/first", "b/second"]

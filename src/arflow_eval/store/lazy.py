@@ -1,5 +1,6 @@
-"""Variables that are read from a store's files as they are used."""
+"""A store as a dataset whose values are read from its chunk files as they are used."""
 
+import copy
 from typing import Any, final
 
 import numpy as np
@@ -7,15 +8,39 @@ import xarray
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
+from arflow_eval.store.access import Root, files
 from arflow_eval.store.chunks import Chunks
+from arflow_eval.store.layout import settings
 
 
-def lazily(dataset: xarray.Dataset, name: str, chunks: Chunks) -> xarray.Variable:
-    """A variable of an opened store whose values come straight from its chunk files."""
-    described = dataset.variables[name]
+def dataset(root: Root) -> xarray.Dataset:
+    """What `xarray.open_zarr` makes of a store, opened and read in less time."""
+    laid = {name: files(root, name) for name in root.arrays}
+    if any(each is None for each in laid.values()):
+        with settings():
+            opened: xarray.Dataset = xarray.open_zarr(root.path, chunks=None, consolidated=True)
+            return opened
+    attributes = dict(copy.deepcopy(root.attrs))
+    coordinates = set(attributes.pop("coordinates").split())
+    found = {name: _variable(root.arrays[name], each) for name, each in laid.items() if each}
+    return xarray.Dataset(
+        {name: each for name, each in found.items() if name not in coordinates},
+        {name: each for name, each in found.items() if name in coordinates},
+        attributes,
+    )
+
+
+def _variable(described: Any, chunks: Chunks) -> xarray.Variable:
+    axes = described["dimension_names"]
+    lengths = (chunks.block, *chunks.shape[1:])
     stored = indexing.LazilyIndexedArray(_Stored(chunks))
-    data = indexing.MemoryCachedArray(stored)  # type: ignore[no-untyped-call] # as open_zarr does
-    return xarray.Variable(described.dims, data, described.attrs, described.encoding, fastpath=True)
+    return xarray.Variable(
+        axes,
+        indexing.MemoryCachedArray(stored),  # type: ignore[no-untyped-call] # as open_zarr does
+        copy.deepcopy(described["attributes"]),
+        {"chunks": lengths, "preferred_chunks": dict(zip(axes, lengths, strict=True))},
+        fastpath=True,
+    )
 
 
 @final

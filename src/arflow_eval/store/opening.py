@@ -4,19 +4,18 @@ from pathlib import Path
 
 import numpy as np
 import xarray
-import zarr
 
 from arflow_eval import refusal
 from arflow_eval.store.access import (
+    Root,
     block_values,
     code_names,
     files,
-    opened,
     read_marks,
+    read_root,
     variables,
 )
-from arflow_eval.store.layout import settings
-from arflow_eval.store.lazy import lazily
+from arflow_eval.store.lazy import dataset
 from arflow_eval.store.sealing import check_fingerprint, stored_fingerprint
 
 NAME = "predictions.zarr"
@@ -37,37 +36,31 @@ def open_run(path: Path | str, *, incomplete: bool = False) -> xarray.Dataset:
         Refusal: there is no store, it is not complete, or its marks are not what they were.
     """
     store = _locate(Path(path))
-    group = opened(store)
-    marks = read_marks(group)
+    root = read_root(store)
+    marks = read_marks(root)
     if not incomplete:
         written = marks.written
-        _check_complete(store, group, unwritten=int((~written).sum()), total=len(written))
-        found = stored_fingerprint(group, marks)
-        check_fingerprint(store, group, found=found)
-        _check_files(store, group)
-    with settings():
-        dataset: xarray.Dataset = xarray.open_zarr(store, chunks=None, consolidated=True)
-    laid = {each.name: files(group, each.name) for each in variables(group)}
-    dataset = dataset.assign(
-        {name: lazily(dataset, name, each) for name, each in laid.items() if each is not None}
-    )
+        _check_complete(store, root, unwritten=int((~written).sum()), total=len(written))
+        found = stored_fingerprint(root, marks)
+        check_fingerprint(store, root, found=found)
+        _check_files(store, root)
     every = range(len(marks.digests))
     columns = {
         f"{name}_name": (
             "frame",
-            np.array(code_names(group, name))[block_values(group, name, every)],
+            np.array(code_names(root, name))[block_values(root, name, every)],
         )
         for name in ("repo", "task")
     }
     if incomplete:
         columns["written"] = ("frame", marks.written)
-    return dataset.assign_coords(columns)
+    return dataset(root).assign_coords(columns)
 
 
-def _check_files(path: Path, group: zarr.Group) -> None:
+def _check_files(path: Path, root: Root) -> None:
     """Raise a refusal where a file of a complete store is gone: it would be read as unwritten."""
-    for variable in variables(group):
-        laid = files(group, variable.name)
+    for variable in variables(root):
+        laid = files(root, variable.name)
         if laid is not None and (lost := laid.lacking()):
             raise refusal.damage(
                 f"{len(lost):,} files of {variable.name} are gone from {path}, the first is "
@@ -91,14 +84,14 @@ def _locate(path: Path) -> Path:
     )
 
 
-def _check_complete(path: Path, group: zarr.Group, *, unwritten: int, total: int) -> None:
+def _check_complete(path: Path, root: Root, *, unwritten: int, total: int) -> None:
     if unwritten:
         raise refusal.guard(
             f"{unwritten:,} of {total:,} frames unwritten in {path}",
             expected="a complete store",
             remedy="rerun the same evaluate command, it resumes",
         )
-    if not group.attrs["complete"]:
+    if not root.attrs["complete"]:
         raise refusal.guard(
             f"{path} is written and not yet checked",
             expected="a complete store",

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import zarr
 from jaxtyping import UInt8
 
 from arflow_eval import refusal
@@ -17,11 +16,12 @@ from arflow_eval.contracts import FrameId
 from arflow_eval.store.access import (
     Identities,
     Marks,
+    Root,
     all_blocks,
     block_values,
-    opened,
     read_identities,
     read_marks,
+    read_root,
     shape,
     variables,
 )
@@ -43,25 +43,23 @@ def damaged(path: Path) -> list[int]:
     Raises:
         Refusal: the identity columns themselves have changed; no rerun mends that.
     """
-    group = opened(path)
-    known = read_identities(group)
-    marks = read_marks(group)
+    root = read_root(path)
+    known = read_identities(root)
+    marks = read_marks(root)
     changed = marks.unreadable.copy()
-    for rows in all_blocks(group):
+    for rows in all_blocks(root):
         place = slice(rows.start, rows.stop)
         if marks.written[place].any():
-            found = _digests(group, rows, known.frames(rows))
+            found = _digests(root, rows, known.frames(rows))
             changed[place] |= marks.written[place] & (found != marks.digests[place]).any(axis=1)
     return np.flatnonzero(changed).tolist()
 
 
-def _digests(
-    group: zarr.Group, rows: range, frames: list[FrameId]
-) -> UInt8[np.ndarray, "frame byte"]:
+def _digests(root: Root, rows: range, frames: list[FrameId]) -> UInt8[np.ndarray, "frame byte"]:
     """The digests that a block's values give now; zeros where they cannot be read."""
     try:
         columns = {
-            variable.name: block_values(group, variable.name, rows) for variable in variables(group)
+            variable.name: block_values(root, variable.name, rows) for variable in variables(root)
         }
     except ValueError:  # a checksum fails: nothing in this chunk can be trusted
         return np.zeros((len(rows), DIGEST_BYTES), dtype=np.uint8)
@@ -98,33 +96,33 @@ def finalise(path: Path) -> str | None:
 
 
 def _fingerprint_of_whole(path: Path) -> str | None:
-    group = opened(path)
-    marks = read_marks(group)
-    return stored_fingerprint(group, marks) if marks.written.all() else None
+    root = read_root(path)
+    marks = read_marks(root)
+    return stored_fingerprint(root, marks) if marks.written.all() else None
 
 
 def _sealed(path: Path, found: str) -> bool:
     """Whether the store is complete. Refuses one whose marks do not give its fingerprint."""
-    group = opened(path)
-    if group.attrs["complete"]:
-        check_fingerprint(path, group, found=found)
+    root = read_root(path)
+    if root.attrs["complete"]:
+        check_fingerprint(path, root, found=found)
         return True
     return False
 
 
 def stored_fingerprint(
-    group: zarr.Group, marks: Marks | None = None, known: Identities | None = None
+    root: Root, marks: Marks | None = None, known: Identities | None = None
 ) -> str:
     """The fingerprint that the marks of a store give, of marks and identities read before."""
-    marks, known = marks or read_marks(group), known or read_identities(group)
+    marks, known = marks or read_marks(root), known or read_identities(root)
     return ordered_fingerprint(
-        marks.digests[known.order()], config_digest=str(group.attrs["digest"])
+        marks.digests[known.order()], config_digest=str(root.attrs["digest"])
     )
 
 
-def check_fingerprint(path: Path, group: zarr.Group, *, found: str) -> None:
+def check_fingerprint(path: Path, root: Root, *, found: str) -> None:
     """Raise a refusal where a complete store's marks do not give the recorded fingerprint."""
-    recorded = str(group.attrs["fingerprint"])
+    recorded = str(root.attrs["fingerprint"])
     if found != recorded:
         raise refusal.damage(
             f"the frame digests of {path} give fingerprint {found[:12]}…",
@@ -169,19 +167,19 @@ def clear(path: Path, rows: Iterable[int]) -> None:
     A complete store is incomplete from then on; its data stays on disk until it is overwritten.
     """
     asked = set(rows)
-    group = opened(path)
-    beyond = asked - set(range(shape(group, MARKS)[0]))
+    root = read_root(path)
+    beyond = asked - set(range(shape(root, MARKS)[0]))
     if beyond:
         raise ValueError(f"rows {sorted(beyond)} are not in {path}")
     if not asked:
         return
-    writable_files(group, MARKS)  # refuses a copy that is laid out otherwise
+    writable_files(root, MARKS)  # refuses a copy that is laid out otherwise
     with writable(path), claimed(path, SEALING):
-        if opened(path).attrs["complete"]:
+        if read_root(path).attrs["complete"]:
             _set_attributes(path, fingerprint=None, complete=False)
-        for block in all_blocks(group):
+        for block in all_blocks(root):
             if not asked.isdisjoint(block):
-                clear_block(path, group, block)
+                clear_block(path, root, block)
 
 
 def _set_attributes(path: Path, **changed: Any) -> None:

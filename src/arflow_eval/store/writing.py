@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import zarr
 
 from arflow_eval import refusal
 from arflow_eval.store.access import (
+    Root,
     all_blocks,
     block_values,
     files,
     folder,
     identities,
-    opened,
     read_marks,
+    read_root,
     shape,
     variables,
 )
@@ -68,7 +68,7 @@ def _create(path: Path, schema: Schema) -> None:
 
 
 def _check_same(path: Path, *, digest: str) -> None:
-    found = str(opened(path).attrs["digest"])
+    found = str(read_root(path).attrs["digest"])
     if found != digest:
         raise refusal.usage(
             f"{path} was made by configuration {found[:12]}…",
@@ -81,19 +81,19 @@ def blocks(path: Path, *, shard_index: int, shard_count: int) -> list[range]:
     """The frames of every block a shard owns: block k belongs to shard k mod `shard_count`."""
     if not 0 <= shard_index < shard_count:
         raise ValueError(f"shard {shard_index} of {shard_count}; shards count from 0")
-    return all_blocks(opened(path))[shard_index::shard_count]
+    return all_blocks(read_root(path))[shard_index::shard_count]
 
 
 def missing(path: Path, *, shard_index: int, shard_count: int) -> list[range]:
     """Those of a shard's blocks in which any frame lacks a readable mark."""
-    written = read_marks(opened(path)).written
+    written = read_marks(read_root(path)).written
     owned = blocks(path, shard_index=shard_index, shard_count=shard_count)
     return [rows for rows in owned if not written[rows.start : rows.stop].all()]
 
 
 def progress(path: Path) -> tuple[int, int]:
     """Frames done, and frames in all."""
-    written = read_marks(opened(path)).written
+    written = read_marks(read_root(path)).written
     return int(written.sum()), len(written)
 
 
@@ -120,23 +120,23 @@ def write_block(path: Path, rows: range, columns: Mapping[str, np.ndarray]) -> b
             stays as it was, and resumes.
     """
     with writable(path):
-        group = opened(path)
-        _check_rows(group, rows)
-        _check_columns(group, rows, columns)
-        if _already_marked(group, rows):
+        root = read_root(path)
+        _check_rows(root, rows)
+        _check_columns(root, rows, columns)
+        if _already_marked(root, rows):
             return False
-        with ThreadPoolExecutor(WRITERS) as pool, _staged(pool, group, rows, columns) as staged:
-            return _commit(pool, path, group, rows, staged)
+        with ThreadPoolExecutor(WRITERS) as pool, _staged(pool, root, rows, columns) as staged:
+            return _commit(pool, path, root, rows, staged)
 
 
 def _commit(
-    pool: Executor, path: Path, group: zarr.Group, rows: range, staged: Mapping[str, "_Staged"]
+    pool: Executor, path: Path, root: Root, rows: range, staged: Mapping[str, "_Staged"]
 ) -> bool:
     """Put staged files in their places, unless the block was marked since."""
-    with claimed(path, _part(group, rows)):
-        if _already_marked(group, rows):
+    with claimed(path, _part(root, rows)):
+        if _already_marked(root, rows):
             return False
-        remove_marks(group, rows)
+        remove_marks(root, rows)
         _publish(pool, [each for name, each in staged.items() if name != MARKS])
         _publish(pool, [staged[MARKS]])
     return True
@@ -152,22 +152,22 @@ class _Staged:
 
 @contextmanager
 def _staged(
-    pool: Executor, group: zarr.Group, rows: range, columns: Mapping[str, np.ndarray]
+    pool: Executor, root: Root, rows: range, columns: Mapping[str, np.ndarray]
 ) -> Iterator[dict[str, _Staged]]:
     """A block's data and marks, written beside their chunks under temporary names."""
     token = uuid.uuid4().hex
-    finals = {name: _chunk_file(group, name, rows) for name in (*columns, MARKS)}
+    finals = {name: _chunk_file(root, name, rows) for name in (*columns, MARKS)}
     staged = {
         name: _Staged(final.with_name(f"{final.name}.{token}.partial"), final)
         for name, final in finals.items()
     }
 
     def stage(name: str, values: np.ndarray) -> None:
-        put(staged[name].temporary, writable_files(group, name).encode(values))
+        put(staged[name].temporary, writable_files(root, name).encode(values))
 
     puts = [pool.submit(stage, name, column) for name, column in columns.items()]
     try:
-        digests = frame_digests(identities(group, rows), columns)
+        digests = frame_digests(identities(root, rows), columns)
         puts.append(pool.submit(stage, MARKS, digests))
         for done in puts:
             done.result()
@@ -186,32 +186,32 @@ def _publish(pool: Executor, staged: Sequence[_Staged]) -> None:
         pass
 
 
-def _already_marked(group: zarr.Group, rows: range) -> bool:
+def _already_marked(root: Root, rows: range) -> bool:
     try:
-        marks = block_values(group, MARKS, rows)
+        marks = block_values(root, MARKS, rows)
     except ValueError:  # its checksum fails
         return False
     return bool(marks.any(axis=1).all())
 
 
-def _part(group: zarr.Group, rows: range) -> str:
-    return f"block-{rows.start // len(all_blocks(group)[0])}"
+def _part(root: Root, rows: range) -> str:
+    return f"block-{rows.start // len(all_blocks(root)[0])}"
 
 
-def _check_rows(group: zarr.Group, rows: range) -> None:
-    known = all_blocks(group)
+def _check_rows(root: Root, rows: range) -> None:
+    known = all_blocks(root)
     block = len(known[0])
     number = rows.start // block
     if not 0 <= number < len(known) or rows != known[number]:
         raise ValueError(f"{rows} is no block; blocks have {block} frames and start at 0")
 
 
-def _check_columns(group: zarr.Group, rows: range, columns: Mapping[str, np.ndarray]) -> None:
-    expected = {variable.name: variable for variable in variables(group)}
+def _check_columns(root: Root, rows: range, columns: Mapping[str, np.ndarray]) -> None:
+    expected = {variable.name: variable for variable in variables(root)}
     if columns.keys() != expected.keys():
         raise ValueError(f"columns {sorted(columns)}; this store has {sorted(expected)}")
     for name, variable in expected.items():
-        wanted = (len(rows), *shape(group, name)[1:])
+        wanted = (len(rows), *shape(root, name)[1:])
         found = columns[name]
         if found.shape != wanted or found.dtype != np.dtype(variable.dtype):
             axes = " ".join(variable.axes)
@@ -221,36 +221,36 @@ def _check_columns(group: zarr.Group, rows: range, columns: Mapping[str, np.ndar
             )
 
 
-def remove_marks(group: zarr.Group, rows: range) -> None:
+def remove_marks(root: Root, rows: range) -> None:
     """Take back the marks of one block, on disk before this returns."""
-    chunk = _chunk_file(group, MARKS, rows)
+    chunk = _chunk_file(root, MARKS, rows)
     if chunk.exists():
         chunk.unlink(missing_ok=True)
         sync(chunk.parent)
 
 
-def clear_block(path: Path, group: zarr.Group, rows: range) -> None:
+def clear_block(path: Path, root: Root, rows: range) -> None:
     """Take back the marks of one block, once no writer is committing it."""
-    with claimed(path, _part(group, rows)):
-        remove_marks(group, rows)
+    with claimed(path, _part(root, rows)):
+        remove_marks(root, rows)
 
 
-def _chunk_file(group: zarr.Group, name: str, rows: range) -> Path:
+def _chunk_file(root: Root, name: str, rows: range) -> Path:
     """The file that holds one block of one variable."""
-    laid = writable_files(group, name)
+    laid = writable_files(root, name)
     return laid.file(rows.start // laid.block)
 
 
-def writable_files(group: zarr.Group, name: str) -> Chunks:
+def writable_files(root: Root, name: str) -> Chunks:
     """The chunk files of an array of a store that this program made.
 
     Raises:
         Refusal: another tool laid the store out its own way; blocks may share a file then.
     """
-    laid = files(group, name)
+    laid = files(root, name)
     if laid is None:
         raise refusal.usage(
-            f"{name} of {folder(group)} has other chunks or codecs",
+            f"{name} of {folder(root)} has other chunks or codecs",
             expected="the layout that evaluate gives a store",
             remedy="write to the store that evaluate made; this copy can be read",
         )
