@@ -683,7 +683,8 @@ def test_a_run_opens_by_its_folder_or_its_store(finished: Path, given_as: str) -
     frame=st.one_of(
         st.integers(-12, 11),
         st.lists(st.integers(-12, 11), max_size=15),
-        st.builds(slice, *[st.none() | st.integers(-14, 14)] * 2, st.sampled_from([1, 3, -1, -2])),
+        st.builds(slice, *[st.none() | st.integers(-14, 14)] * 2, st.sampled_from([1, 3])),
+        st.sampled_from([slice(None, None, -1), slice(10, 2, -2)]),
     ),
     step=st.sampled_from([slice(None), 0, [2, 0], slice(3, 0, -2)]),
     action=st.sampled_from([slice(None), 1]),

@@ -8,6 +8,7 @@ to zarr.
 
 import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,8 +18,12 @@ import numpy as np
 from jaxtyping import Int64, Shaped, UInt8
 from numcodecs import Blosc
 
+from arflow_eval.store.disk import will_need
+
 BLOSC: Final = Blosc(cname="lz4", clevel=5, shuffle=Blosc.SHUFFLE)
 CHECKSUM_BYTES: Final = 4
+AHEAD: Final = 8  # chunks that the system is asked to fetch before they are read
+READERS: Final = 2  # threads that read and decode many chunks
 CODECS: Final = ("bytes", "blosc", "crc32c")
 
 
@@ -83,7 +88,11 @@ class Chunks:
     def values(self, rows: range) -> Shaped[np.ndarray, "frame *rest"]:
         """The values of consecutive frames; raises what `read` raises."""
         found = np.empty((len(rows), *self.shape[1:]), dtype=self.dtype)
-        for number in self._numbers(rows):
+        numbers = self._numbers(rows)
+
+        def read(number: int) -> None:
+            if number + AHEAD in numbers:
+                will_need(self.file(number + AHEAD))
             chunk = self.rows(number)
             first, last = max(rows.start, chunk.start), min(rows.stop, chunk.stop)
             part = found[first - rows.start : last - rows.start]
@@ -91,6 +100,13 @@ class Chunks:
                 self._decode(number, part)
             else:
                 part[:] = self._whole(number)[first - chunk.start : last - chunk.start]
+
+        if len(numbers) < AHEAD:
+            for number in numbers:
+                read(number)
+        else:
+            with ThreadPoolExecutor(READERS) as pool:
+                list(pool.map(read, numbers))
         return found
 
     def take(self, rows: Int64[np.ndarray, "row"]) -> Shaped[np.ndarray, "row *rest"]:
@@ -116,7 +132,8 @@ class Chunks:
     def _decode(self, number: int, out: Shaped[np.ndarray, "frame *rest"]) -> None:
         """Decode a whole chunk in place."""
         try:
-            content = self.file(number).read_bytes()
+            with self.file(number).open("rb", buffering=0) as file:
+                content = file.read()
         except FileNotFoundError:
             out[:] = self.fill
             return
