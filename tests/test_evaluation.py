@@ -1,12 +1,17 @@
 """The loop of an evaluation, with policies that count what they are asked."""
 
+import errno
+import itertools
 import json
+import os
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -73,6 +78,40 @@ def test_a_broken_run_resumes_and_ends_with_an_equal_fingerprint(tmp_path: Path)
     resumed = run(settings, rest)
     assert len(rest.predicted) == 41 - 16
     assert resumed.fingerprint == whole.fingerprint
+
+
+def test_a_disk_full_at_any_write_is_one_line_and_the_run_resumes(tmp_path: Path) -> None:
+    whole = run(settings_for(tmp_path / "whole"), Counting())
+    settings, write = settings_for(tmp_path / "full"), os.write
+    for room in itertools.count():
+        left = iter(range(room))
+
+        def limited(descriptor: int, content: bytes, left: Iterator[int] = left) -> int:
+            if next(left, None) is None:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return write(descriptor, content)
+
+        try:
+            with mock.patch("os.write", limited):
+                outcome = run(settings, Counting())
+            break
+        except refusal.Refusal as refused:
+            assert refused.exit_code == 1  # noqa: PT017 - it ends in one line or not at all
+    assert room > 10
+    assert outcome.fingerprint == whole.fingerprint
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
+def test_a_disk_full_as_seconds_are_recorded_is_one_line(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    with pytest.raises(RuntimeError, match="killed"):
+        run(settings, Counting(breaks_at=18))
+    (seconds,) = tmp_path.glob("*/timings/shard-0.jsonl")
+    seconds.unlink()
+    seconds.symlink_to("/dev/full")
+    with pytest.raises(refusal.Refusal, match="No space left on device") as caught:
+        run(settings, Counting())
+    assert caught.value.exit_code == 1
 
 
 def test_four_shards_equal_one_process(tmp_path: Path) -> None:

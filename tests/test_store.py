@@ -4,11 +4,11 @@ import itertools
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -19,23 +19,19 @@ import xarray
 import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec
+from zarr.errors import ZarrUserWarning
 
 import arflow_eval
 from arflow_eval import store
 from arflow_eval.contracts import FrameId, Frames, Space
 from arflow_eval.refusal import Refusal
-from arflow_eval.store import writing
 from arflow_eval.store.layout import VARIABLES
 
 DIGEST = "ab" * 32
 DRAWS, STEPS, ACTIONS, POSITIONS = 3, 4, 2, 5
 MEASURES = frozenset(each.name for each in VARIABLES if each.optional)
 SPACE = Space(("x", "y"), ("x", "y"), "pixel", "pixel", 10.0)
-KILLED_AFTER = (0.10, 0.04, 0.22, 0.15, 0.07, 0.30)  # seconds
-
-
-class Killed(BaseException):
-    """The process is gone: nothing may catch this."""
 
 
 def panel(frames: int = 12, *, order: tuple[int, ...] | None = None) -> Frames:
@@ -267,6 +263,64 @@ def test_a_store_of_no_frames_is_refused() -> None:
         schema(panel(0))
 
 
+def plain_chunks(folder: Path, source: Path) -> None:
+    """Copy the arrays of a store through zarr alone."""
+    group, copy = zarr.open_group(source, mode="r"), zarr.create_group(folder)
+    for name, stored in group.arrays():
+        with zarr.config.set({"array.write_empty_chunks": True}):
+            copied = copy.create_array(
+                name,
+                shape=stored.shape,
+                chunks=stored.chunks,
+                dtype=stored.dtype,
+                fill_value=stored.fill_value,
+                serializer=BytesCodec(endian="little"),
+                compressors=[BloscCodec(cname="lz4", shuffle="shuffle"), Crc32cCodec()],
+                chunk_key_encoding={"name": "default", "separator": "."},
+            )
+            copied[:] = stored[:]
+
+
+def test_chunks_are_the_bytes_that_zarr_writes(finished: Path, tmp_path: Path) -> None:
+    plain_chunks(tmp_path / "plain.zarr", finished)
+    for file in (tmp_path / "plain.zarr").glob("*/c.*"):
+        assert (finished / file.parent.name / file.name).read_bytes() == file.read_bytes()
+
+
+def test_the_last_chunk_is_as_long_as_zarr_makes_it(path: Path, tmp_path: Path) -> None:
+    complete(path, schema(panel(11)))
+    plain_chunks(tmp_path / "plain.zarr", path)
+    files = sorted((tmp_path / "plain.zarr").glob("*/c.*"))
+    assert len(files) == 16 * 4 + 7
+    for file in files:
+        assert (path / file.parent.name / file.name).read_bytes() == file.read_bytes()
+
+
+def test_a_finished_store_opens_in_tensorstore(finished: Path) -> None:
+    tensorstore = pytest.importorskip("tensorstore")
+    for name, column in values(panel().ids()).items():
+        where = {"driver": "file", "path": f"{finished / name}/"}
+        opened = tensorstore.open({"driver": "zarr3", "kvstore": where}, open=True, read=True)
+        found = opened.result().read().result()
+        assert (found.dtype, found.tobytes()) == (column.dtype, column.tobytes())
+
+
+def test_a_copy_with_other_chunks_and_codecs_is_read_and_checked(
+    finished: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy" / "predictions.zarr"
+    with xarray.open_zarr(finished, chunks=None) as dataset:
+        for name in dataset.variables:
+            dataset[name].encoding.clear()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ZarrUserWarning)  # consolidated metadata in Zarr v3
+            dataset.load().to_zarr(copy, zarr_format=3, consolidated=True)
+    assert store.damaged(copy) == []
+    assert store.open_run(copy).identical(store.open_run(finished))
+    with pytest.raises(Refusal, match="other chunks or codecs"):
+        store.clear(copy, [0])
+
+
 # --- digests --------------------------------------------------------------------------------
 
 
@@ -450,62 +504,7 @@ def test_a_full_disk_is_one_line_and_the_store_resumes(path: Path, cause: int) -
     assert complete(path, chosen) == plain_fingerprint()
 
 
-# --- crashes --------------------------------------------------------------------------------
-
-
-def falsely_complete(folder: Path) -> list[int]:
-    """Stop a writer at each of the points where it waits for the disk.
-
-    Returns the points which leave a row that is marked without its values. All other stores are
-    resumed, and must end as if nothing had happened.
-    """
-    guilty = []
-    fresh = folder / "fresh.zarr"
-    chosen = create(fresh, schema(panel(2), state_copy=False))
-    for crash in itertools.count():
-        path = folder / str(crash) / "predictions.zarr"
-        shutil.copytree(fresh, path)
-        if not stopped_after(crash, path, chosen.frames):
-            break
-        if store.damaged(path):
-            guilty.append(crash)
-        else:
-            assert complete(path, chosen) == plain_fingerprint(2, state_copy=False)
-    return guilty
-
-
-def stopped_after(waits: int, path: Path, frames: Frames) -> bool:
-    """Write a two-frame store until it has waited for the disk too often: whether it was."""
-    with mock.patch("os.fsync", side_effect=[*[None] * waits, Killed]) as disk:
-        try:
-            write(path, frames, range(2), state_copy=False)
-        except Killed:
-            return True
-    assert disk.call_count == waits > 0
-    return False
-
-
-def test_no_crash_point_leaves_a_falsely_complete_row(tmp_path: Path) -> None:
-    assert falsely_complete(tmp_path) == []
-
-
-def test_a_writer_that_marks_first_is_caught_by_the_same_crashes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commit = writing._commit
-    kept: list[Mapping[str, np.ndarray]] = []
-
-    def mark_first(
-        path: Path, group: zarr.Group, rows: range, columns: Mapping[str, np.ndarray]
-    ) -> None:
-        if "frame_digest" not in columns:
-            kept[:] = [columns]
-            return
-        commit(path, group, rows, columns)
-        commit(path, group, rows, kept[0])
-
-    monkeypatch.setattr(writing, "_commit", mark_first)
-    assert falsely_complete(tmp_path)
+# --- races ---------------------------------------------------------------------------------
 
 
 def in_another_process(work: str, path: Path) -> list[int]:
@@ -532,15 +531,6 @@ def test_racing_processes_create_one_store(path: Path) -> None:
 def test_racing_configurations_leave_one_winner(path: Path) -> None:
     assert sorted(in_another_process("race_of_two", path)) == [0, 2]
     assert [file.name for file in path.parent.iterdir()] == ["predictions.zarr"]
-
-
-def test_a_writer_killed_again_and_again_loses_and_invents_nothing(path: Path) -> None:
-    chosen = create(path, schema(block=1))
-    codes = in_another_process("kill", path)
-    assert codes[2::3] == [0] * len(KILLED_AFTER)  # each check of the marked rows
-    assert codes.count(-signal.SIGKILL) >= 2  # writers that were at work when they were killed
-    assert complete(path, chosen) == plain_fingerprint()
-    assert not list(path.rglob("*.partial"))
 
 
 # --- damage ---------------------------------------------------------------------------------
@@ -688,6 +678,51 @@ def test_a_run_opens_by_its_folder_or_its_store(finished: Path, given_as: str) -
     assert store.open_run(where).sizes["frame"] == 12
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    frame=st.one_of(
+        st.integers(-12, 11),
+        st.lists(st.integers(-12, 11), max_size=15),
+        st.builds(slice, *[st.none() | st.integers(-14, 14)] * 2, st.sampled_from([1, 3])),
+        st.sampled_from([slice(None, None, -1), slice(10, 2, -2)]),
+    ),
+    step=st.sampled_from([slice(None), 0, [2, 0], slice(3, 0, -2)]),
+    action=st.sampled_from([slice(None), 1]),
+    name=st.sampled_from(["prediction", "truth"]),
+)
+def test_any_part_of_a_run_is_what_plain_xarray_reads(
+    template: Path, frame: object, step: object, action: object, name: str
+) -> None:
+    place = {"frame": frame, "step": step, "action": action}
+    ours, plain = (
+        found[name].isel(place) for found in (store.open_run(template), xarray.open_zarr(template))
+    )
+    assert ours.drop_vars(["repo_name", "task_name"]).identical(plain)
+    assert ours.to_numpy().tobytes() == plain.to_numpy().tobytes()
+
+
+def test_a_run_is_the_dataset_that_plain_xarray_opens_and_names(finished: Path) -> None:
+    named = store.open_run(finished)
+    plain = xarray.open_zarr(finished)
+    assert named.drop_vars(["repo_name", "task_name"]).identical(plain)
+    for name, found in plain.variables.items():
+        assert named[name].dtype == found.dtype
+        for key in ("chunks", "preferred_chunks"):
+            assert named[name].encoding[key] == found.encoding[key]
+
+
+def test_points_of_a_run_are_what_plain_xarray_reads(finished: Path) -> None:
+    points = {
+        "frame": xarray.DataArray([11, 0, 5, 5], dims="point"),
+        "draw": xarray.DataArray([0, 2, 1, 0], dims="point"),
+    }
+    ours, plain = (
+        found["prediction"].isel(points).to_numpy()
+        for found in (store.open_run(finished), xarray.open_zarr(finished))
+    )
+    np.testing.assert_array_equal(ours, plain)
+
+
 def test_names_are_attached_as_coordinates(finished: Path) -> None:
     dataset = store.open_run(finished)
     assert dataset["repo_name"].to_numpy().tolist()[:3] == ["b/second", "a/first", "b/second"]
@@ -766,35 +801,10 @@ def race(path: Path, digests: list[str]) -> list[int]:
     return [exit_code(child) for child in children]
 
 
-def check(path: Path) -> None:
-    if store.damaged(path):
-        raise ValueError
-
-
-def kill(path: Path) -> Iterator[int]:
-    """Two writers are killed at some moment; then every marked row must be whole.
-
-    Yields the exit codes of the writers and of the check, for every kill.
-    """
-    for seconds in KILLED_AFTER:
-        children = [
-            forked(
-                lambda shard=shard: write_missing(path, panel(), shard_index=shard, shard_count=2)
-            )
-            for shard in range(2)
-        ]
-        time.sleep(seconds)
-        for child in children:
-            os.kill(child, signal.SIGKILL)
-            yield exit_code(child)
-        yield exit_code(forked(lambda: check(path)))
-
-
 if __name__ == "__main__":
     asked, where = sys.argv[1], Path(sys.argv[2])
     works = {
         "race": lambda: race(where, [DIGEST, DIGEST]),
         "race_of_two": lambda: race(where, [DIGEST, "cd" * 32]),
-        "kill": lambda: list(kill(where)),
     }
     sys.stdout.write(json.dumps(works[asked]()))

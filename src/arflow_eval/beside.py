@@ -18,6 +18,7 @@ from arflow_eval import provenance, refusal
 from arflow_eval.contracts import FrameDraws
 from arflow_eval.decode.probe import Probe
 from arflow_eval.settings import EvaluateSettings
+from arflow_eval.store.disk import put, replace_text, writable
 
 DECIDES_BITS: Final = ("device", "build", "machine", "threads", "versions")
 
@@ -28,18 +29,23 @@ def record_writer(folder: Path, settings: EvaluateSettings, found: Probe | None)
     Device, build, threads and versions decide the last bits of a prediction. At `fixed_shape`
     and `exact` all writers of a store must agree in them; at `keyed` they are recorded only.
     """
+    with writable(folder):
+        _record_writer(folder, settings, found)
+
+
+def _record_writer(folder: Path, settings: EvaluateSettings, found: Probe | None) -> None:
     environment = provenance.environment(threads=settings.threads)
     mine = {"device": settings.device, "build": _build(settings.device), **environment}
     path = folder / "writer.json"
     whole = path.with_name(f".writer-{uuid.uuid4().hex}.tmp")
-    whole.write_text(_json(mine))
     try:
+        put(whole, _json(mine).encode())
         path.hardlink_to(whole)  # whoever is first, the file is whole when it appears
     except FileExistsError:
         if settings.decode.determinism != "keyed":
             _check_writer(json.loads(path.read_text()), mine)
     finally:
-        whole.unlink()
+        whole.unlink(missing_ok=True)
     shard = settings.shard.index
     _replace(folder / "writers" / f"shard-{shard}.json", {**mine, "probe": found and asdict(found)})
     if found is not None:
@@ -74,9 +80,8 @@ def _json(value: object) -> str:
 
 def _replace(path: Path, value: object) -> None:
     path.parent.mkdir(exist_ok=True)
-    whole = path.with_name(f".{path.name}-{uuid.uuid4().hex}.tmp")
-    whole.write_text(_json(value))
-    whole.replace(path)
+    temporary = path.with_name(f".{path.name}-{uuid.uuid4().hex}.tmp")
+    replace_text(path, _json(value), temporary=temporary)
 
 
 def record_seconds(folder: Path, rows: range, found: Sequence[FrameDraws], *, shard: int) -> None:
@@ -85,9 +90,10 @@ def record_seconds(folder: Path, rows: range, found: Sequence[FrameDraws], *, sh
         name: [round(frame.seconds[name], 6) for frame in found] for name in found[0].seconds
     }
     lines = folder / "timings" / f"shard-{shard}.jsonl"
-    lines.parent.mkdir(exist_ok=True)
-    with lines.open("a") as file:
-        file.write(json.dumps({"rows": [rows.start, rows.stop], "seconds": seconds}) + "\n")
+    with writable(lines):
+        lines.parent.mkdir(exist_ok=True)
+        with lines.open("a") as file:
+            file.write(json.dumps({"rows": [rows.start, rows.stop], "seconds": seconds}) + "\n")
 
 
 def differing(first: Mapping[str, object], other: Mapping[str, object]) -> list[str]:

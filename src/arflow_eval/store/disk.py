@@ -3,7 +3,7 @@
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -37,11 +37,33 @@ def sync_tree(root: Path) -> None:
         sync(Path(folder))
 
 
+def put(path: Path, content: bytes) -> None:
+    """Write a new file, on disk before this returns; its folder's entry is not."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        left = memoryview(content)
+        while left:
+            left = left[os.write(descriptor, left) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def will_need(path: Path) -> None:
+    """Ask the system to fetch a file that will be read soon, where it takes such hints."""
+    if hasattr(os, "posix_fadvise"):
+        with suppress(OSError):
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_WILLNEED)
+            finally:
+                os.close(descriptor)
+
+
 def replace_text(path: Path, text: str, *, temporary: Path) -> None:
     """Replace a file's content in one step, by way of a temporary on the same file system."""
     try:
-        temporary.write_text(text)
-        sync(temporary)
+        put(temporary, text.encode())
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -4,11 +4,18 @@ from pathlib import Path
 
 import numpy as np
 import xarray
-import zarr
 
 from arflow_eval import refusal
-from arflow_eval.store.access import check_identities, code_names, opened, read_marks
-from arflow_eval.store.layout import settings
+from arflow_eval.store.access import (
+    Root,
+    block_values,
+    code_names,
+    files,
+    read_marks,
+    read_root,
+    variables,
+)
+from arflow_eval.store.lazy import dataset
 from arflow_eval.store.sealing import check_fingerprint, stored_fingerprint
 
 NAME = "predictions.zarr"
@@ -29,21 +36,38 @@ def open_run(path: Path | str, *, incomplete: bool = False) -> xarray.Dataset:
         Refusal: there is no store, it is not complete, or its marks are not what they were.
     """
     store = _locate(Path(path))
-    with settings():
-        group = opened(store)
-        written = read_marks(group).written
-        if not incomplete:
-            _check_complete(store, group, unwritten=int((~written).sum()), total=len(written))
-            check_identities(group)
-            check_fingerprint(store, group, found=stored_fingerprint(group))
-        dataset: xarray.Dataset = xarray.open_zarr(store, chunks=None, consolidated=True)
-        columns = {
-            f"{name}_name": ("frame", np.array(code_names(group, name))[dataset[name].to_numpy()])
-            for name in ("repo", "task")
-        }
+    root = read_root(store)
+    marks = read_marks(root)
+    if not incomplete:
+        written = marks.written
+        _check_complete(store, root, unwritten=int((~written).sum()), total=len(written))
+        found = stored_fingerprint(root, marks)
+        check_fingerprint(store, root, found=found)
+        _check_files(store, root)
+    every = range(len(marks.digests))
+    columns = {
+        f"{name}_name": (
+            "frame",
+            np.array(code_names(root, name))[block_values(root, name, every)],
+        )
+        for name in ("repo", "task")
+    }
     if incomplete:
-        columns["written"] = ("frame", written)
-    return dataset.assign_coords(columns)
+        columns["written"] = ("frame", marks.written)
+    return dataset(root).assign_coords(columns)
+
+
+def _check_files(path: Path, root: Root) -> None:
+    """Raise a refusal where a file of a complete store is gone: it would be read as unwritten."""
+    for variable in variables(root):
+        laid = files(root, variable.name)
+        if laid is not None and (lost := laid.lacking()):
+            raise refusal.damage(
+                f"{len(lost):,} files of {variable.name} are gone from {path}, the first is "
+                f"{laid.name(lost[0])}",
+                expected="the files of a complete store",
+                remedy="restore them from a copy, or move it away and rerun its evaluate command",
+            )
 
 
 def _locate(path: Path) -> Path:
@@ -60,14 +84,14 @@ def _locate(path: Path) -> Path:
     )
 
 
-def _check_complete(path: Path, group: zarr.Group, *, unwritten: int, total: int) -> None:
+def _check_complete(path: Path, root: Root, *, unwritten: int, total: int) -> None:
     if unwritten:
         raise refusal.guard(
             f"{unwritten:,} of {total:,} frames unwritten in {path}",
             expected="a complete store",
             remedy="rerun the same evaluate command, it resumes",
         )
-    if not group.attrs["complete"]:
+    if not root.attrs["complete"]:
         raise refusal.guard(
             f"{path} is written and not yet checked",
             expected="a complete store",

@@ -4,28 +4,34 @@ import json
 import shutil
 import uuid
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
-import zarr
 from jaxtyping import UInt8
 
 from arflow_eval import refusal
 from arflow_eval.contracts import FrameId
 from arflow_eval.store.access import (
+    Identities,
+    Marks,
+    Root,
     all_blocks,
-    array,
-    check_identities,
-    identities,
-    opened,
+    block_values,
+    read_identities,
     read_marks,
+    read_root,
+    shape,
     variables,
 )
-from arflow_eval.store.digests import fingerprint, frame_digests
+from arflow_eval.store.claims import claimed, sweep
+from arflow_eval.store.digests import frame_digests, ordered_fingerprint
 from arflow_eval.store.disk import replace_text, writable
-from arflow_eval.store.layout import DIGEST_BYTES, settings
-from arflow_eval.store.writing import remove_marks
+from arflow_eval.store.vocabulary import DIGEST_BYTES, MARKS
+from arflow_eval.store.writing import clear_block, writable_files
+
+SEALING: Final = "sealing"
 
 
 def damaged(path: Path) -> list[int]:
@@ -37,28 +43,23 @@ def damaged(path: Path) -> list[int]:
     Raises:
         Refusal: the identity columns themselves have changed; no rerun mends that.
     """
-    with settings():
-        group = opened(path)
-        check_identities(group)
-        marks = read_marks(group)
-        frames = identities(group)
-        changed = marks.unreadable.copy()
-        for rows in all_blocks(group):
-            place = slice(rows.start, rows.stop)
-            if marks.written[place].any():
-                found = _digests(group, rows, frames[place])
-                changed[place] |= marks.written[place] & (found != marks.digests[place]).any(axis=1)
+    root = read_root(path)
+    known = read_identities(root)
+    marks = read_marks(root)
+    changed = marks.unreadable.copy()
+    for rows in all_blocks(root):
+        place = slice(rows.start, rows.stop)
+        if marks.written[place].any():
+            found = _digests(root, rows, known.frames(rows))
+            changed[place] |= marks.written[place] & (found != marks.digests[place]).any(axis=1)
     return np.flatnonzero(changed).tolist()
 
 
-def _digests(
-    group: zarr.Group, rows: range, frames: list[FrameId]
-) -> UInt8[np.ndarray, "frame byte"]:
+def _digests(root: Root, rows: range, frames: list[FrameId]) -> UInt8[np.ndarray, "frame byte"]:
     """The digests that a block's values give now; zeros where they cannot be read."""
     try:
         columns = {
-            variable.name: np.asarray(array(group, variable.name)[rows.start : rows.stop])
-            for variable in variables(group)
+            variable.name: block_values(root, variable.name, rows) for variable in variables(root)
         }
     except ValueError:  # a checksum fails: nothing in this chunk can be trusted
         return np.zeros((len(rows), DIGEST_BYTES), dtype=np.uint8)
@@ -74,35 +75,54 @@ def finalise(path: Path) -> str | None:
 
     Raises:
         Refusal: rows differ from their digests (their blocks are cleared first, so that a rerun
-            redoes them), or the marks of a complete store no longer give its fingerprint.
+            redoes them), the marks of a complete store no longer give its fingerprint, or another
+            process is ending this store and was stopped.
     """
-    with settings():
-        group = opened(path)
-        if not read_marks(group).written.all():
-            return None
-        found = stored_fingerprint(group)
-        if group.attrs["complete"]:
-            check_fingerprint(path, group, found=found)
-            return found
+    found = _fingerprint_of_whole(path)
+    if found is None:
+        return None
+    if _sealed(path, found):
+        _tidy(path)
+        return found
     with writable(path):
         _check_undamaged(path)
-        _sweep(path)
-        _set_attributes(path, fingerprint=found, complete=True)
+        with claimed(path, SEALING):
+            if _fingerprint_of_whole(path) != found:
+                return None  # blocks were cleared while their rows were checked
+            _sweep(path)
+            _set_attributes(path, fingerprint=found, complete=True)
+        sweep(path)
     return found
 
 
-def stored_fingerprint(group: zarr.Group) -> str:
-    """The fingerprint that the marks of a store give."""
-    return fingerprint(
-        identities(group),
-        read_marks(group).digests,
-        config_digest=str(group.attrs["digest"]),
+def _fingerprint_of_whole(path: Path) -> str | None:
+    root = read_root(path)
+    marks = read_marks(root)
+    return stored_fingerprint(root, marks) if marks.written.all() else None
+
+
+def _sealed(path: Path, found: str) -> bool:
+    """Whether the store is complete. Refuses one whose marks do not give its fingerprint."""
+    root = read_root(path)
+    if root.attrs["complete"]:
+        check_fingerprint(path, root, found=found)
+        return True
+    return False
+
+
+def stored_fingerprint(
+    root: Root, marks: Marks | None = None, known: Identities | None = None
+) -> str:
+    """The fingerprint that the marks of a store give, of marks and identities read before."""
+    marks, known = marks or read_marks(root), known or read_identities(root)
+    return ordered_fingerprint(
+        marks.digests[known.order()], config_digest=str(root.attrs["digest"])
     )
 
 
-def check_fingerprint(path: Path, group: zarr.Group, *, found: str) -> None:
+def check_fingerprint(path: Path, root: Root, *, found: str) -> None:
     """Raise a refusal where a complete store's marks do not give the recorded fingerprint."""
-    recorded = str(group.attrs["fingerprint"])
+    recorded = str(root.attrs["fingerprint"])
     if found != recorded:
         raise refusal.damage(
             f"the frame digests of {path} give fingerprint {found[:12]}…",
@@ -128,6 +148,17 @@ def _sweep(path: Path) -> None:
         leftover.unlink(missing_ok=True)
     for leftover in path.parent.glob(f".{path.name}.*.creating"):
         shutil.rmtree(leftover, ignore_errors=True)
+    for leftover in path.parent.glob(f".{path.name}.*.sealing"):
+        leftover.unlink(missing_ok=True)
+
+
+def _tidy(path: Path) -> None:
+    """Remove what killed processes left beside a complete store, where it can be written."""
+    if any(path.parent.glob(f".{path.name}.*")):
+        with suppress(OSError, refusal.Refusal):
+            with claimed(path, SEALING, patience=0.0):
+                _sweep(path)
+            sweep(path)
 
 
 def clear(path: Path, rows: Iterable[int]) -> None:
@@ -136,16 +167,19 @@ def clear(path: Path, rows: Iterable[int]) -> None:
     A complete store is incomplete from then on; its data stays on disk until it is overwritten.
     """
     asked = set(rows)
-    with settings(), writable(path):
-        group = opened(path)
-        beyond = asked - set(range(array(group, "frame_digest").shape[0]))
-        if beyond:
-            raise ValueError(f"rows {sorted(beyond)} are not in {path}")
-        if asked and group.attrs["complete"]:
+    root = read_root(path)
+    beyond = asked - set(range(shape(root, MARKS)[0]))
+    if beyond:
+        raise ValueError(f"rows {sorted(beyond)} are not in {path}")
+    if not asked:
+        return
+    writable_files(root, MARKS)  # refuses a copy that is laid out otherwise
+    with writable(path), claimed(path, SEALING):
+        if read_root(path).attrs["complete"]:
             _set_attributes(path, fingerprint=None, complete=False)
-        for block in all_blocks(group):
+        for block in all_blocks(root):
             if not asked.isdisjoint(block):
-                remove_marks(path, group, block)
+                clear_block(path, root, block)
 
 
 def _set_attributes(path: Path, **changed: Any) -> None:
