@@ -15,7 +15,7 @@ from arflow_eval import convert, store
 from arflow_eval.contracts import Frames, Space
 from arflow_eval.exchange.parquet import write_parquet
 from arflow_eval.refusal import Refusal
-from arflow_eval.store.layout import VARIABLES
+from arflow_eval.store.vocabulary import VARIABLES
 
 pq = pytest.importorskip("pyarrow.parquet")
 
@@ -185,9 +185,15 @@ def left(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+def flip(chunk: Path) -> None:
+    """Change the last byte of a chunk."""
+    *before, last = chunk.read_bytes()
+    chunk.write_bytes(bytes([*before, last ^ 1]))
+
+
 def test_a_damaged_store_leaves_no_file(tmp_path: Path) -> None:
     runs = [make(tmp_path / name) for name in ("a", "b")]
-    (tmp_path / "b" / "predictions.zarr" / "truth" / "c.2.0.0").unlink()
+    flip(tmp_path / "b" / "predictions.zarr" / "truth" / "c.2.0.0")
     for out in ("b.parquet", "tables"):
         with pytest.raises(Refusal, match=r"row 8.* differ from their digests") as caught:
             write_parquet(runs if out == "tables" else runs[1:], tmp_path / out)

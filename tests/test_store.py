@@ -26,7 +26,7 @@ import arflow_eval
 from arflow_eval import store
 from arflow_eval.contracts import FrameId, Frames, Space
 from arflow_eval.refusal import Refusal
-from arflow_eval.store.layout import VARIABLES
+from arflow_eval.store.vocabulary import VARIABLES
 
 DIGEST = "ab" * 32
 DRAWS, STEPS, ACTIONS, POSITIONS = 3, 4, 2, 5

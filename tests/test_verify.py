@@ -13,7 +13,7 @@ import pytest
 
 from arflow_eval import provenance, store, verify
 from arflow_eval.contracts import Frames, Space
-from arflow_eval.store.layout import IDENTITIES, VARIABLES
+from arflow_eval.store.vocabulary import IDENTITIES, VARIABLES
 
 FRAMES, BLOCK, DRAWS, STEPS, ACTIONS, POSITIONS = 10, 4, 2, 3, 2, 5
 SPACE = Space(("x", "y"), ("x", "y"), "pixel", "pixel", 10.0)

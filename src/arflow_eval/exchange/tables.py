@@ -17,7 +17,8 @@ from jaxtyping import Shaped
 from arflow_eval.exchange.sources import Source, taken
 from arflow_eval.stats.errors import failed_draws
 from arflow_eval.store.access import all_blocks, array, variables
-from arflow_eval.store.layout import DIGEST_BYTES, Schema, Variable
+from arflow_eval.store.layout import Schema
+from arflow_eval.store.vocabulary import DIGEST_BYTES, Variable
 
 FORMAT: Final = "arflow_eval parquet 1"
 TEXT: Final = ("arm", "repo", "task")

@@ -8,7 +8,8 @@ import zarr
 
 from arflow_eval.contracts import Frames, Space
 from arflow_eval.store.access import array, code_names, variables
-from arflow_eval.store.layout import COORDINATES, Schema
+from arflow_eval.store.layout import Schema
+from arflow_eval.store.vocabulary import COORDINATES
 
 
 def frames_of(group: zarr.Group) -> Frames:

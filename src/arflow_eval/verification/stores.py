@@ -30,7 +30,8 @@ from arflow_eval.store.access import (
     read_marks,
     variables,
 )
-from arflow_eval.store.layout import IDENTITIES, settings
+from arflow_eval.store.layout import settings
+from arflow_eval.store.vocabulary import IDENTITIES
 from arflow_eval.verification.finding import Damage, Finding
 
 MARKS: Final = "frame_digest"
