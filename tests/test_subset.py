@@ -220,7 +220,7 @@ def test_a_changed_value_is_not_cut_out(tmp_path: Path) -> None:
     chunk = tmp_path / "whole" / "predictions.zarr" / "truth" / "c.3.0.0"
     *before, last = chunk.read_bytes()
     chunk.write_bytes(bytes([*before, last ^ 1]))
-    with pytest.raises(Refusal, match=r"row 11.* differ from their digests") as caught:
+    with pytest.raises(Refusal, match=r"row 11.* cannot be read") as caught:
         subset(tmp_path / "whole", tmp_path / "cut", by_plan(tmp_path))
     assert caught.value.exit_code == 5
 
