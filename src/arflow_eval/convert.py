@@ -2,6 +2,7 @@
 
 Import:  convert npz IN.npz OUT [--arm KEY] [--draws DRAWS.npz] [--report REPORT.json]
 Export:  convert npz RUN [RUN ...] OUT.npz [--draws OUT_draws.npz] [--arm KEY]
+Panels:  convert panel --help
 """
 
 import argparse
@@ -11,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from arflow_eval import jobs, refusal
+from arflow_eval import convert_panel, jobs, refusal
 from arflow_eval.contracts import Family
 from arflow_eval.published import Given, export_npz, import_npz
 from arflow_eval.values import choice
@@ -25,6 +26,9 @@ FORMS: Final = "convert npz IN.npz OUT, or convert npz RUN ... OUT.npz"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `convert` with the given words, the command line's by default; returns the exit code."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    if words[:1] == ["panel"]:
+        return convert_panel.main(words[1:])
     parser = _parser()
     try:
         arguments, unknown = parser.parse_known_intermixed_args(argv)
@@ -74,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
 def _convert(asked: Mapping[str, Any]) -> int:
     kind, *words = asked["words"] or [""]
     if kind not in KINDS:
-        raise _wrong(f"convert {kind}".strip(), close=kind, known=KINDS)
+        raise _wrong(f"convert {kind}".strip(), close=kind, known=(*KINDS, "panel"))
     paths = [Path(word) for word in words]
     written = [path.suffix == NPZ for path in paths]
     if written == [True, False]:

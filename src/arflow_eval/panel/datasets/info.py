@@ -96,7 +96,7 @@ def place(template: str, fields: Mapping[str, Any], *, repo: str) -> str:
 
     filled = FIELD.sub(fill, template)
     path = PurePosixPath(filled)
-    unsafe = path.is_absolute() or ".." in path.parts or re.search(r"[{}\\\0:]", filled)
+    unsafe = path.is_absolute() or ".." in path.parts or re.search(r"[{}\\\0:*?\[\]]", filled)
     if unsafe or not path.parts:
         raise broken(repo, f"path {shown(filled)}", expected="a path inside the dataset's folder")
     return path.as_posix()

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int64, UInt8
+from jaxtyping import Bool, Float32, Float64, Int64, UInt8
 
 from arflow_eval import refusal
 from arflow_eval.contracts import Statistics
@@ -118,12 +118,12 @@ def read_rows(dataset: Dataset, episode: int) -> Rows:
     )
 
 
-def read_column(dataset: Dataset, episode: int, name: str) -> Float64[np.ndarray, "index"]:
-    """One more column of numbers of an episode, such as a progress annotation."""
+def read_annotated(dataset: Dataset, episode: int, name: str) -> Bool[np.ndarray, "index"]:
+    """Which frames of an episode have a finite number in a column, such as a progress label."""
     path = data_path(dataset, episode)
     columns = (name, "frame_index", "episode_index")
     table = tables.read_table(path, columns=columns, repo=dataset.repo, episode=episode)
-    return tables.floats(table, name, repo=dataset.repo)
+    return tables.present(table, name, repo=dataset.repo)
 
 
 def video_path(dataset: Dataset, episode: int, camera: Camera) -> Path:

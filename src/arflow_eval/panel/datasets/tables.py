@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Bool, Float32, Float64, Int64
 
 from arflow_eval.panel.datasets.documents import MANY, broken
 from arflow_eval.panel.extras import library
@@ -79,6 +79,17 @@ def integers(
     if not (whole & (values >= least) & (values <= most)).all():
         raise broken(repo, f"{name} holds other values", expected=f"integers {least} to {most}")
     return values.astype(np.int64)
+
+
+def present(table: Any, name: str, *, repo: str) -> Bool[np.ndarray, "index"]:
+    """Which rows of a column hold a finite number."""
+    pyarrow, _ = _pyarrow()
+    column = table.column(name).combine_chunks()
+    if not (pyarrow.types.is_floating(column.type) or pyarrow.types.is_integer(column.type)):
+        raise broken(repo, f"{name} holds {column.type}", expected="numbers or nulls")
+    values = column.cast(pyarrow.float64()).to_numpy(zero_copy_only=False)
+    found: Bool[np.ndarray, "index"] = np.isfinite(values)
+    return found
 
 
 def _numbers(column: Any, name: str, *, repo: str) -> Any:
