@@ -16,7 +16,7 @@ import arflow_eval
 SOURCE = Path(arflow_eval.__file__).parent
 ENTRY_POINTS = {
     *("evaluate", "read", "demo", "prereg", "status", "verify", "report", "convert"),
-    *("cli", "__main__"),
+    *("cli", "__main__", "panel_check"),
 }
 GROUPS = {
     "panel": set(),

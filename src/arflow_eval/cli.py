@@ -12,9 +12,11 @@ COMMANDS: Final = {
     "evaluate": "model x decode x panel -> a store of predictions, one per draw",
     "read": "a frozen analysis x finished stores -> findings",
     "convert": "published npz files -> stores, and stores -> such files",
+    "panel": "panel check: what silently goes wrong in LeRobot datasets",
     "status": "how far runs are, what they cost and what is left",
     "demo": "both bundled models on the bundled panel, evaluated and read",
 }
+MODULES: Final = {"panel": "panel_check"}  # of commands whose name is a room's
 HELP: Final = """\
 usage: arflow-eval COMMAND [key=value … | path …] [flags]
 
@@ -26,6 +28,7 @@ examples:
   arflow-eval evaluate --multirun decode=draws decode.T=0.5,0.7,1.0,1.3
   arflow-eval read read=paired_delta arms.treatment=outputs/A arms.control=outputs/B
   arflow-eval convert npz banked.npz outputs/banked --arm pred:bijou@40000
+  arflow-eval panel check FOLDER
   arflow-eval status outputs
   arflow-eval demo
 
@@ -38,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a sub-command with the arguments after it; returns its exit code."""
     first, *rest = [*(sys.argv[1:] if argv is None else argv)] or [""]
     if first in COMMANDS:
-        return int(importlib.import_module(f"arflow_eval.{first}").main(rest))
+        return int(importlib.import_module(f"arflow_eval.{MODULES.get(first, first)}").main(rest))
     if first in ("-h", "--help", ""):
         sys.stdout.write(_help())
         return 0 if first else refusal.USAGE
