@@ -292,6 +292,22 @@ def test_images_kept_in_rows_are_decoded_from_their_bytes(tmp_path: Path, versio
     assert (panel.observe(9).images["front"] == grey(0, 1, 2)).all()
 
 
+@pytest.mark.parametrize("version", ["v2.1", "v3.0"])
+def test_a_playlist_in_place_of_an_image_or_video_opens_nothing(
+    tmp_path: Path, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    playlist = b"#EXTM3U\n#EXTINF:1,\n/etc/passwd\n#EXT-X-ENDLIST\n"
+    write(tmp_path / "films", version, cameras=["front"])
+    for path in (tmp_path / "films").rglob("*.mp4"):
+        path.write_bytes(playlist)
+    images = opened_panel(tmp_path / "films").observe(0).images
+    refused(lambda: images["front"], match="cannot be decoded", code=refusal.DAMAGE)
+    monkeypatch.setattr(f"{__name__}.png", lambda _: playlist)
+    write(tmp_path / "stills", version, cameras=["front"], video=False)
+    images = opened_panel(tmp_path / "stills").observe(0).images
+    refused(lambda: images["front"], match="starts with", code=refusal.DAMAGE)
+
+
 def test_no_image_is_decoded_before_it_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

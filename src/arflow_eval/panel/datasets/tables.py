@@ -25,14 +25,15 @@ def read_table(path: Path, *, columns: Sequence[str], repo: str, episode: int | 
     pyarrow, parquet = _pyarrow()
     chosen = None if episode is None else [("episode_index", "=", episode)]
     try:
+        count = parquet.read_metadata(path).num_rows
+        if count > MANY:
+            raise broken(repo, f"{path.name} has {count:,} rows", expected=f"at most {MANY:,}")
         table = parquet.read_table(path, columns=list(columns), filters=chosen, partitioning=None)
     except (OSError, pyarrow.ArrowException) as error:
         raise _unreadable(path, repo, error) from error
     lacking = sorted(set(columns) - set(table.column_names))
     if lacking:
         raise broken(repo, f"{path.name} has no column {lacking[0]}", expected=", ".join(columns))
-    if table.num_rows > MANY:
-        raise broken(repo, f"{path.name} has {table.num_rows:,} rows", expected=f"at most {MANY:,}")
     return table
 
 

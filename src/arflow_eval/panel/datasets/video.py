@@ -10,6 +10,9 @@ from jaxtyping import UInt8
 from arflow_eval import refusal
 from arflow_eval.panel.extras import library
 
+# Probing a file's content could take it for a playlist, which opens other files and addresses.
+VIDEO: Final = "mp4"
+PICTURES: Final = {b"\x89PNG\r\n\x1a\n": "png_pipe", b"\xff\xd8\xff": "jpeg_pipe"}
 TOLERANCE: Final = 1e-4  # seconds between the time asked for and a frame's own
 PIXELS: Final = 1 << 26  # of one image
 
@@ -22,7 +25,7 @@ def image_at(path: Path, seconds: float, *, where: str) -> UInt8[np.ndarray, "he
     av = library("av", extra="video")
     nearest = float("inf")
     try:
-        with av.open(str(path)) as container:
+        with av.open(str(path), format=VIDEO) as container:
             stream = _video(container, where=where)
             container.seek(max(0, int((seconds - TOLERANCE) / stream.time_base)), stream=stream)
             for frame in container.decode(stream):
@@ -46,8 +49,15 @@ def image_at(path: Path, seconds: float, *, where: str) -> UInt8[np.ndarray, "he
 def image_of(encoded: bytes, *, where: str) -> UInt8[np.ndarray, "height width colour"]:
     """An image from its PNG or JPEG bytes, as RGB."""
     av = library("av", extra="video")
+    form = next((form for start, form in PICTURES.items() if encoded.startswith(start)), None)
+    if form is None:
+        raise refusal.damage(
+            f"{where}: an image that starts with {encoded[:8]!r}",
+            expected="PNG or JPEG",
+            remedy="leave the dataset out of the panel",
+        )
     try:
-        with av.open(io.BytesIO(encoded)) as container:
+        with av.open(io.BytesIO(encoded), format=form) as container:
             stream = _video(container, where=where)
             return _rgb(next(container.decode(stream)), where=where)
     except (av.FFmpegError, OSError, StopIteration) as error:
