@@ -155,6 +155,20 @@ def test_a_frozen_panel_is_never_overwritten(
     assert sorted(each.name for each in tmp_path.iterdir()) == [".cache", "a", "plan.json"]
 
 
+def test_a_quarter_has_one_of_the_four_core_frames_of_each_episode(tmp_path: Path) -> None:
+    core = [FrameId(repo, e, f) for repo in ("a/b", "c/d") for e in (9, 2) for f in (5, 1, 7, 3)]
+    write_plan(tmp_path / "plan.json", core=core, settings={"version": 1, "fps": [30.0]})
+    whole = read_plan(tmp_path / "plan.json", digest=None)
+    words = (str(tmp_path / "plan.json"), str(tmp_path / "q4.json"), "--keep", "0.25")
+    assert run(*words) == 0
+    quarter = read_plan(tmp_path / "q4.json", digest=None)
+    assert quarter.settings["subset_of"] == whole.digest
+    assert quarter.settings["fps"] == [30.0]
+    assert [frame[:2] for frame in quarter.core] == [("a/b", 9), ("a/b", 2), ("c/d", 9), ("c/d", 2)]
+    assert set(quarter.core) <= set(core)
+    assert run(*words) == 0
+
+
 def test_missing_labels_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path, "a/b")
     run(str(tmp_path), str(tmp_path / "plan.json"), "--cache", str(tmp_path / ".cache"))
@@ -180,6 +194,7 @@ def test_no_frames_at_all_is_a_guard(tmp_path: Path) -> None:
         ("absent", "plan.json"),
         ("absent.json", ".", "--prefetch"),
         ("absent.json",),
+        ("absent.json", "out.json", "--keep", "0.5"),
     ],
 )
 def test_words_that_are_no_form_are_a_usage_error(words: tuple[str, ...]) -> None:

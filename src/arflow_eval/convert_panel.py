@@ -2,6 +2,7 @@
 
 Build:     convert panel ROOT OUT.json [--repos A/B,C/D] [--holdout 0.1] [--split-seed 0] …
 Show:      convert panel PLAN.json
+Thin:      convert panel PLAN.json OUT.json --keep 0.25
 Pin:       convert panel PLAN.json --pin REVISIONS.json
 Download:  convert panel PLAN.json ROOT --prefetch --revisions REVISIONS.json
 """
@@ -15,8 +16,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from arflow_eval import plain, refusal
+from arflow_eval.contracts import FrameId
 from arflow_eval.panel import prefetch
-from arflow_eval.panel.building import Built, Rule, build
+from arflow_eval.panel.building import Built, Rule, build, thinned
 from arflow_eval.panel.datasets.cached import default_folder
 from arflow_eval.panel.datasets.opened import repos_under
 from arflow_eval.panel.plan import Plan, read_plan, write_plan
@@ -45,6 +47,9 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument("--progress", default="progress", metavar="COLUMN", help="that labels them")
     found.add_argument("--fps", default="30", metavar="A,B", help="rates taken")
     found.add_argument("--cameras", default="", metavar="A,B", help="camera counts taken; any")
+    found.add_argument(
+        "--keep", metavar="SHARE", help="of each episode's core frames, at least one"
+    )
     found.add_argument("--prefetch", action="store_true", help="download what PLAN needs to ROOT")
     found.add_argument("--revisions", metavar="FILE", help="JSON with the commit of each repo")
     found.add_argument("--no-videos", action="store_true", help="download rows alone")
@@ -62,6 +67,8 @@ def _task(given: Mapping[str, Any]) -> int:
         return _pin(paths[0], Path(given["pin"]).expanduser())
     if plans == [True] and not given["prefetch"]:
         return _show(read_plan(paths[0], digest=None, key="the path"))
+    if given["keep"] and plans == [True, True]:
+        return _thin(paths[0], paths[1], given)
     if plans == [False, True] and not given["prefetch"]:
         return _build(paths[0], paths[1], given)
     raise plain.wrong(f"convert panel {' '.join(given['words'])}".strip(), forms=FORMS)
@@ -81,16 +88,31 @@ def _build(root: Path, out: Path, given: Mapping[str, Any]) -> int:
             expected="a dataset that the filters take, with held-out episodes",
             remedy="widen --fps, --cameras or --holdout",
         )
-    _write(out, built, rule)
+    _write(out, built.core, built.labeled, rule.published())
     _say_labels(built, rule)
     plain.say(f"wrote        {out}")
     return _show(read_plan(out, digest=None))
 
 
-def _write(out: Path, built: Built, rule: Rule) -> None:
-    """Write the plan; one that is there already must be the same."""
+def _thin(path: Path, out: Path, given: Mapping[str, Any]) -> int:
+    """A share of another plan's core frames, with its settings and its digest."""
+    plan = read_plan(path, digest=None, key="the path")
+    shares = plain.numbers(given, "--keep", least=0.0, most=1.0)
+    if len(shares) != 1:
+        raise plain.wrong(f"--keep with {len(shares)} numbers", forms="one share")
+    core = thinned(plan.core, share=shares[0], seed=_count(given, "--seed", most=LARGEST))
+    settings = {**plan.settings, "keep": shares[0], "subset_of": plan.digest}
+    _write(out, core, [], settings)
+    plain.say(f"wrote        {out}")
+    return _show(read_plan(out, digest=None))
+
+
+def _write(
+    out: Path, core: Sequence[FrameId], labeled: Sequence[FrameId], settings: Mapping[str, Any]
+) -> None:
+    """Write a plan; one that is there already must be the same."""
     fresh = out.with_name(f".{out.name}.part")
-    digest = write_plan(fresh, core=built.core, labeled=built.labeled, settings=rule.published())
+    digest = write_plan(fresh, core=core, labeled=labeled, settings=settings)
     if out.exists() and read_plan(out, digest=None).digest != digest:
         fresh.unlink()
         raise refusal.usage(

@@ -179,7 +179,7 @@ def _print(checked: Sequence[Checked], faults: Sequence[Fault]) -> None:
         plain.say(
             f"{fault.check}: {fault.repo}{place}{joint}: {fault.found}; expected {fault.expected}"
         )
-    plain.say(f"{len(faults):,} faults in {len({fault.repo for fault in faults}):,} sets")
+    plain.say(f"faults: {len(faults):,}, in sets: {len({fault.repo for fault in faults}):,}")
 
 
 if __name__ == "__main__":

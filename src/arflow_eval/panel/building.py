@@ -121,6 +121,22 @@ def pick_labeled(
     return frames
 
 
+def thinned(core: Sequence[FrameId], *, share: float, seed: int) -> list[FrameId]:
+    """A share of the core frames of every episode, at least one, at random, in their order.
+
+    A quarter of a panel with four frames an episode has one of each.
+    """
+    episodes: dict[tuple[str, int], list[FrameId]] = {}
+    for frame in core:
+        episodes.setdefault(frame[:2], []).append(frame)
+    kept: set[FrameId] = set()
+    for (repo, episode), frames in episodes.items():
+        stream = np.random.default_rng([keyed(seed, repo), 2, episode])
+        size = max(1, round(share * len(frames)))
+        kept |= {frames[place] for place in stream.choice(len(frames), size, replace=False)}
+    return [frame for frame in core if frame in kept]
+
+
 def keyed(seed: int, repo: str) -> int:
     """A seed of a repo's own: 8 bytes of the SHA-256 of `seed:repo`."""
     return int.from_bytes(hashlib.sha256(f"{seed}:{repo}".encode()).digest()[:8], "big")

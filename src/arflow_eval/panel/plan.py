@@ -17,15 +17,20 @@ import numpy as np
 from arflow_eval import refusal
 from arflow_eval.contracts import FrameId
 
+FRAMES: Final = ("core", "labeled")
 LAST: Final = 1 << 31  # above every episode and frame
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A frozen frame list, core frames first, and the digest of the file that holds it."""
+    """A frozen frame list, core frames first, and the digest of the file that holds it.
+
+    `settings` is all else that the file says of how it was made.
+    """
 
     core: tuple[FrameId, ...]
     labeled: tuple[FrameId, ...]
+    settings: Mapping[str, Any]
     digest: str
 
     @property
@@ -55,7 +60,7 @@ def read_plan(path: Path, *, digest: str | None, key: str = "panel.plan") -> Pla
             expected=f"the pinned {digest[:16]}…",
             remedy="restore the frozen file, or pin the new one under another name",
         )
-    plan = Plan(*_frame_lists(raw, name=path.name), digest=found)
+    plan = Plan(*_contents(raw, name=path.name), digest=found)
     if not plan.frames:
         raise refusal.usage(
             f"panel plan {path.name} lists no frames",
@@ -71,7 +76,9 @@ def read_plan(path: Path, *, digest: str | None, key: str = "panel.plan") -> Pla
     return plan
 
 
-def _frame_lists(raw: bytes, *, name: str) -> tuple[tuple[FrameId, ...], tuple[FrameId, ...]]:
+def _contents(
+    raw: bytes, *, name: str
+) -> tuple[tuple[FrameId, ...], tuple[FrameId, ...], dict[str, Any]]:
     try:
         document = json.loads(raw)
         core, labeled = (
@@ -84,7 +91,7 @@ def _frame_lists(raw: bytes, *, name: str) -> tuple[tuple[FrameId, ...], tuple[F
             expected="JSON with core and labeled lists of [repo, episode, frame]",
             remedy="rebuild the plan",
         ) from error
-    return core, labeled
+    return core, labeled, {key: document[key] for key in document if key not in FRAMES}
 
 
 def _identity(repo: Any, episode: Any, frame: Any) -> FrameId:

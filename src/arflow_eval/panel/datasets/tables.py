@@ -42,12 +42,13 @@ def vectors(table: Any, name: str, *, size: int, repo: str) -> Float32[np.ndarra
     pyarrow, _ = _pyarrow()
     column = table.column(name).combine_chunks()
     kinds = pyarrow.types
-    if kinds.is_fixed_size_list(column.type) or kinds.is_list(column.type):
+    varying = kinds.is_list(column.type) or kinds.is_large_list(column.type)
+    if varying or kinds.is_fixed_size_list(column.type):
         if column.null_count or len(column.flatten()) != len(column) * size:
             raise broken(
                 repo, f"{name} has rows of other lengths", expected=f"{size} numbers a row"
             )
-        if kinds.is_list(column.type) and set(column.value_lengths().to_pylist()) - {size}:
+        if varying and set(column.value_lengths().to_pylist()) - {size}:
             raise broken(
                 repo, f"{name} has rows of other lengths", expected=f"{size} numbers a row"
             )
@@ -63,7 +64,7 @@ def floats(table: Any, name: str, *, repo: str) -> Float64[np.ndarray, "index"]:
     """A column of numbers, or of vectors of one number, in full precision."""
     pyarrow, _ = _pyarrow()
     column = table.column(name).combine_chunks()
-    if pyarrow.types.is_fixed_size_list(column.type) or pyarrow.types.is_list(column.type):
+    if pyarrow.types.is_nested(column.type):
         column = column.flatten()
     values: Float64[np.ndarray, "index"] = _numbers(column, name, repo=repo).astype(np.float64)
     if len(values) != table.num_rows:
