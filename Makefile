@@ -39,5 +39,5 @@ $(VENV)/.runtime: $(BIN)/python pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.develop: $(VENV)/.runtime
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev,lerobot,video]"
 	touch $@

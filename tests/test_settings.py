@@ -45,6 +45,14 @@ GREEDY: dict[str, Any] = {
         "digest": "9685",
         "steps": 50,
         "sealed": False,
+        "root": None,
+        "repos": None,
+        "subset": None,
+        "limit": None,
+        "units": "pixel",
+        "cameras": None,
+        "names": None,
+        "cache": None,
     },
 }
 

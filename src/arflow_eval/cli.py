@@ -12,11 +12,13 @@ COMMANDS: Final = {
     "evaluate": "model x decode x panel -> a store of predictions, one per draw",
     "read": "a frozen analysis x finished stores -> findings",
     "convert": "npz files <-> stores, stores -> Parquet, shards -> one store, a store -> a part",
+    "panel": "panel check: what silently goes wrong in LeRobot datasets",
     "status": "how far runs are, what they cost and what is left",
     "verify": "whether stores are what was written: which frames of which variable are not",
     "doctor": "whether stores are safe on a folder's file system",
     "demo": "both bundled models on the bundled panel, evaluated and read",
 }
+MODULES: Final = {"panel": "panel_check"}  # of commands whose name is a room's
 HELP: Final = """\
 usage: arflow-eval COMMAND [key=value … | path …] [flags]
 
@@ -29,6 +31,7 @@ examples:
   arflow-eval read read=paired_delta arms.treatment=outputs/A arms.control=outputs/B
   arflow-eval convert npz banked.npz outputs/banked --arm pred:bijou@40000
   arflow-eval convert parquet outputs/A outputs/A.parquet
+  arflow-eval panel check FOLDER
   arflow-eval status outputs
   arflow-eval verify outputs
   arflow-eval doctor outputs
@@ -43,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a sub-command with the arguments after it; returns its exit code."""
     first, *rest = [*(sys.argv[1:] if argv is None else argv)] or [""]
     if first in COMMANDS:
-        return int(importlib.import_module(f"arflow_eval.{first}").main(rest))
+        return int(importlib.import_module(f"arflow_eval.{MODULES.get(first, first)}").main(rest))
     if first in ("-h", "--help", ""):
         sys.stdout.write(_help())
         return 0 if first else refusal.USAGE

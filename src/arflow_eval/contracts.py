@@ -5,7 +5,7 @@ frame x draw pair. `past` counts an episode's frames up to and including the pre
 oldest first; `state` counts state dimensions; `position` counts tokens of an action block.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -44,12 +44,30 @@ class Space:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Statistics of one repo's training data, in raw units. Never made from evaluation frames."""
+    """Statistics of one repo's training data, in raw units. Never made from evaluation frames.
+
+    The 1 % and 99 % quantiles are None where the dataset has none; a policy that normalises by
+    them and brings no table of its own then refuses the repo.
+    """
 
     state_mean: Float64[np.ndarray, "state"]
     state_std: Float64[np.ndarray, "state"]
     action_mean: Float64[np.ndarray, "action"]
     action_std: Float64[np.ndarray, "action"]
+    state_q01: Float64[np.ndarray, "state"] | None = None
+    state_q99: Float64[np.ndarray, "state"] | None = None
+    action_q01: Float64[np.ndarray, "action"] | None = None
+    action_q99: Float64[np.ndarray, "action"] | None = None
+
+
+@runtime_checkable
+class Images(Protocol):
+    """A frame's camera images by name. A panel may decode one only when it is asked for."""
+
+    def __getitem__(self, camera: str, /) -> UInt8[np.ndarray, "height width colour"]: ...
+    def __contains__(self, camera: object, /) -> bool: ...
+    def __iter__(self) -> Iterator[str]: ...
+    def __len__(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -66,7 +84,7 @@ class Observation:
     states: Float32[np.ndarray, "past state"]
     actions: Float32[np.ndarray, "earlier action"]
     statistics: Statistics
-    images: Mapping[str, UInt8[np.ndarray, "height width colour"]] = field(default_factory=dict)
+    images: Images = field(default_factory=dict[str, Any])
 
     @property
     def state(self) -> Float32[np.ndarray, "state"]:

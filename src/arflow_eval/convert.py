@@ -6,6 +6,7 @@ convert parquet RUN OUT.parquet                    a store into a table, a row a
 convert parquet RUN [RUN ...] OUT                  stores into a folder of such tables
 convert merge RUN RUN [RUN ...] OUT                shards from several machines into one store
 convert subset RUN OUT --frames PLAN.json          a store cut to the frames of a smaller panel
+convert panel ROOT OUT.json                        a frozen panel of LeRobot datasets
 
 convert KIND --help has the flags of a kind.
 """
@@ -17,8 +18,8 @@ from typing import Final
 
 from arflow_eval import jobs, refusal
 
-KINDS: Final = ("npz", "parquet", "merge", "subset")
-FORMS: Final = "convert npz IN.npz OUT, or convert parquet|merge|subset RUN ... OUT"
+KINDS: Final = ("npz", "parquet", "merge", "subset", "panel")
+FORMS: Final = "convert npz IN.npz OUT, or convert parquet|merge|subset|panel ... OUT"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -7,6 +7,7 @@ Every key of conf/evaluate.yaml can be overridden, as in
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -14,6 +15,7 @@ from rich.table import Table
 
 from arflow_eval import compose, evaluation
 from arflow_eval.contracts import Panel, Policy
+from arflow_eval.panel import cut
 from arflow_eval.progress import duration
 from arflow_eval.settings import EvaluateSettings, checkpoint_folder, evaluate_settings
 from arflow_eval.summary import Summary, summarise
@@ -35,9 +37,20 @@ def load_panel(settings: EvaluateSettings) -> Panel:
     """The panel of a configuration."""
     chosen = settings.panel
     panel: Panel = compose.call_target(chosen.target)(
-        name=chosen.name, plan=chosen.plan, digest=chosen.digest, steps=chosen.steps
+        name=chosen.name,
+        plan=chosen.plan,
+        digest=chosen.digest,
+        steps=chosen.steps,
+        root=chosen.root,
+        repos=chosen.repos,
+        units=chosen.units,
+        cameras=chosen.cameras,
+        names=chosen.names,
+        cache=chosen.cache,
     )
-    return panel
+    if chosen.subset is not None:
+        panel = cut.subset(panel, Path(chosen.subset).expanduser())
+    return panel if chosen.limit is None else cut.limit(panel, chosen.limit)
 
 
 def load_policy(settings: EvaluateSettings, panel: Panel) -> Policy:

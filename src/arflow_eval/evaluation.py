@@ -90,14 +90,17 @@ def identity(settings: EvaluateSettings, panel: Panel) -> dict[str, Any]:
 def resolved(settings: EvaluateSettings) -> dict[str, Any]:
     """The configuration with its nulls resolved, without what only this process is about.
 
-    Of a checkpoint's path only the last part is kept: folders may carry a person's name.
+    Of paths only the last part is kept: folders may carry a person's name.
     """
     config = asdict(settings)
     for own in ("window", "shard", "store", "device", "threads", "batch"):
         del config[own]
     path = settings.model.path
     config["model"]["path"] = path and Path(path).name
-    config["panel"]["plan"] = Path(settings.panel.plan).name
+    del config["panel"]["cache"]
+    for key in ("plan", "root", "subset"):
+        place = config["panel"][key]
+        config["panel"][key] = place and Path(place).name
     file = settings.decode.tickets
     config["decode"]["tickets"] = file and Path(file).name
     return config

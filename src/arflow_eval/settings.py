@@ -22,6 +22,7 @@ from arflow_eval.values import (
     plain_name,
     text,
     text_or_null,
+    texts_or_null,
     whole,
     whole_or_null,
     wrong,
@@ -46,14 +47,26 @@ class ModelSettings:
 
 @dataclass(frozen=True)
 class PanelSettings:
-    """Which frames: a frozen plan, its pinned SHA-256 (None: unpinned), recorded steps a frame."""
+    """Which frames: a frozen plan, its pinned SHA-256 (None: unpinned), recorded steps a frame.
+
+    `root` to `cache` say where data of one's own lies and how it is read; `subset` and `limit`
+    cut any panel.
+    """
 
     target: str
     name: str
-    plan: str
+    plan: str | None
     digest: str | None
     steps: int
     sealed: bool
+    root: str | None
+    repos: tuple[str, ...] | None
+    subset: str | None
+    limit: int | None
+    units: str
+    cameras: tuple[str, ...] | None
+    names: tuple[str, ...] | None
+    cache: str | None
 
 
 @dataclass(frozen=True)
@@ -174,10 +187,18 @@ def _panel(config: Mapping[str, Any]) -> PanelSettings:
     return PanelSettings(
         target=text(config["_target_"], key="panel._target_"),
         name=plain_name(config["name"], key="panel.name"),
-        plan=text(config["plan"], key="panel.plan"),
+        plan=text_or_null(config["plan"], key="panel.plan"),
         digest=text_or_null(config["digest"], key="panel.digest"),
         steps=whole(config["steps"], key="panel.steps", least=1),
         sealed=flag(config["sealed"], key="panel.sealed"),
+        root=text_or_null(config["root"], key="panel.root"),
+        repos=texts_or_null(config["repos"], key="panel.repos"),
+        subset=text_or_null(config["subset"], key="panel.subset"),
+        limit=whole_or_null(config["limit"], key="panel.limit", least=1),
+        units=text(config["units"], key="panel.units"),
+        cameras=texts_or_null(config["cameras"], key="panel.cameras"),
+        names=texts_or_null(config["names"], key="panel.names"),
+        cache=text_or_null(config["cache"], key="panel.cache"),
     )
 
 

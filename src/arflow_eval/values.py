@@ -32,6 +32,15 @@ def text_or_null(value: Any, *, key: str) -> str | None:
     return None if value is None else text(value, key=key)
 
 
+def texts_or_null(value: Any, *, key: str) -> tuple[str, ...] | None:
+    """A list of strings, or null."""
+    if value is None:
+        return None
+    if not isinstance(value, (list, tuple)):
+        raise wrong(key, value, expected="a list of texts", example="[A,B]")
+    return tuple(text(each, key=key) for each in value)
+
+
 def plain_name(value: Any, *, key: str) -> str:
     """A string that can be part of a folder's name."""
     name = text(value, key=key)

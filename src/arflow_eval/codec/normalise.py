@@ -1,6 +1,7 @@
 """Quantile normalisation: q01 -> -1, q99 -> +1, outliers clipped, constant dimensions to 0.
 
-The tables travel with a checkpoint. Nothing is ever recomputed from evaluation frames.
+The tables travel with a checkpoint, or with a dataset's own statistics. Nothing is ever
+recomputed from evaluation frames.
 """
 
 from collections.abc import Mapping
@@ -8,6 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Float64
+
+from arflow_eval import refusal
+from arflow_eval.contracts import Statistics
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,20 @@ def quantiles(values: Float[np.ndarray, "*rows action"]) -> Quantiles:
 def from_json(table: Mapping[str, list[float]]) -> Quantiles:
     """Tables as a checkpoint's norm_stats.json holds them."""
     return Quantiles(q01=np.array(table["q01"]), q99=np.array(table["q99"]))
+
+
+def of_dataset(statistics: Statistics, *, repo: str) -> Quantiles:
+    """The action quantiles of a repo, for a policy whose checkpoint brings no table of its own.
+
+    Raises a guard refusal where the dataset has none (versions before 3 often lack them).
+    """
+    if statistics.action_q01 is None or statistics.action_q99 is None:
+        raise refusal.guard(
+            f"{repo} has no q01 and q99 of its actions",
+            expected="both, in the checkpoint or in the dataset's statistics",
+            remedy="choose a checkpoint with norm_stats.json, or convert the dataset to v3.0",
+        )
+    return Quantiles(q01=statistics.action_q01, q99=statistics.action_q99)
 
 
 def to_json(table: Quantiles) -> dict[str, list[float]]:

@@ -121,11 +121,25 @@ class PushT:
         )
 
 
-def pusht(*, name: str, plan: str, digest: str | None, steps: int) -> Panel:
+def pusht(*, name: str, plan: str, digest: str | None, steps: int, **elsewhere: object) -> Panel:
     """The bundled demonstrations at the frames of `data/{plan}`, `steps` recorded actions each.
 
-    Raises a guard refusal where the plan, whatever it is called, lists a sealed episode.
+    Raises a guard refusal where the plan, whatever it is called, lists a sealed episode, and a
+    usage refusal where a key says something of data that lies `elsewhere`.
     """
+    for key, value in elsewhere.items():
+        if value is not None and (key, value) != ("units", SPACE.state_units):
+            raise refusal.usage(
+                f"panel.{key}={value} with the bundled demonstrations",
+                expected="a key of panel=lerobot with that panel",
+                remedy=f"drop panel.{key}, or choose panel=lerobot",
+            )
+    if plan is None:
+        raise refusal.usage(
+            "panel.plan=null with the bundled demonstrations",
+            expected="a plan of theirs",
+            remedy="choose panel=pusht",
+        )
     listed = read_plan(DATA / plan, digest=digest)
     if {frame.episode for frame in listed.frames} & sealed_episodes():
         raise refusal.sealed_panel(name)

@@ -10,20 +10,27 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from arflow_eval import refusal
 from arflow_eval.contracts import FrameId
 
+FRAMES: Final = ("core", "labeled")
+LAST: Final = 1 << 31  # above every episode and frame
+
 
 @dataclass(frozen=True)
 class Plan:
-    """A frozen frame list, core frames first, and the digest of the file that holds it."""
+    """A frozen frame list, core frames first, and the digest of the file that holds it.
+
+    `settings` is all else that the file says of how it was made.
+    """
 
     core: tuple[FrameId, ...]
     labeled: tuple[FrameId, ...]
+    settings: Mapping[str, Any]
     digest: str
 
     @property
@@ -32,8 +39,10 @@ class Plan:
         return self.core + self.labeled
 
 
-def read_plan(path: Path, *, digest: str | None) -> Plan:
+def read_plan(path: Path, *, digest: str | None, key: str = "panel.plan") -> Plan:
     """Read a plan and hold it against its pinned digest (None: unpinned).
+
+    `key` is the one to check where there is no file.
 
     Raises a usage refusal where there is no plan or no frame, damage where it changed.
     """
@@ -41,7 +50,7 @@ def read_plan(path: Path, *, digest: str | None) -> Plan:
         raise refusal.usage(
             f"no panel plan at {path}",
             expected="a sample-plan JSON file",
-            remedy="check panel.plan",
+            remedy=f"check {key}",
         )
     raw = path.read_bytes()
     found = hashlib.sha256(raw).hexdigest()
@@ -51,7 +60,7 @@ def read_plan(path: Path, *, digest: str | None) -> Plan:
             expected=f"the pinned {digest[:16]}…",
             remedy="restore the frozen file, or pin the new one under another name",
         )
-    plan = Plan(*_frame_lists(raw, name=path.name), digest=found)
+    plan = Plan(*_contents(raw, name=path.name), digest=found)
     if not plan.frames:
         raise refusal.usage(
             f"panel plan {path.name} lists no frames",
@@ -67,20 +76,35 @@ def read_plan(path: Path, *, digest: str | None) -> Plan:
     return plan
 
 
-def _frame_lists(raw: bytes, *, name: str) -> tuple[tuple[FrameId, ...], tuple[FrameId, ...]]:
+def _contents(
+    raw: bytes, *, name: str
+) -> tuple[tuple[FrameId, ...], tuple[FrameId, ...], dict[str, Any]]:
     try:
         document = json.loads(raw)
         core, labeled = (
-            tuple(FrameId(str(repo), int(episode), int(frame)) for repo, episode, frame in rows)
+            tuple(_identity(*row) for row in rows)
             for rows in (document["core"], document["labeled"])
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise refusal.usage(
             f"panel plan {name} cannot be read ({type(error).__name__}: {error})",
             expected="JSON with core and labeled lists of [repo, episode, frame]",
             remedy="rebuild the plan",
         ) from error
-    return core, labeled
+    return core, labeled, {key: document[key] for key in document if key not in FRAMES}
+
+
+def _identity(repo: Any, episode: Any, frame: Any) -> FrameId:
+    numbers = (episode, frame)
+    whole = all(isinstance(each, int) and not isinstance(each, bool) for each in numbers)
+    if (
+        not isinstance(repo, str)
+        or not repo
+        or not whole
+        or not 0 <= min(numbers) <= max(numbers) < LAST
+    ):
+        raise ValueError(f"no frame: {[repo, episode, frame]!r:.80}")
+    return FrameId(repo, episode, frame)
 
 
 def split_episodes(count: int, *, holdout: float, seed: int) -> tuple[list[int], list[int]]:
@@ -106,9 +130,16 @@ def pick_core(
     return frames
 
 
-def write_plan(path: Path, *, core: Sequence[FrameId], settings: Mapping[str, Any]) -> str:
-    """Write a plan as published (no labeled frames); returns its SHA-256."""
-    document = {**settings, "core": [list(frame) for frame in core], "labeled": []}
+def write_plan(
+    path: Path,
+    *,
+    core: Sequence[FrameId],
+    settings: Mapping[str, Any],
+    labeled: Sequence[FrameId] = (),
+) -> str:
+    """Write a plan as published; returns its SHA-256."""
+    frames = {"core": [list(frame) for frame in core], "labeled": [list(each) for each in labeled]}
+    document = {**settings, **frames}
     raw = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
     path.write_bytes(raw)
     return hashlib.sha256(raw).hexdigest()
