@@ -8,10 +8,13 @@ from typing import Any
 from arflow_eval import jobs, refusal
 
 
-def parser(program: str, *, description: str | None, words: str) -> argparse.ArgumentParser:
+def parser(
+    program: str, *, description: str | None, words: str, usage: str | None = None
+) -> argparse.ArgumentParser:
     """A parser with `words` as its positional arguments and --help, abbreviating nothing."""
     found = argparse.ArgumentParser(
         prog=f"arflow-eval {program}",
+        usage=usage,
         description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         add_help=False,
@@ -34,20 +37,23 @@ def run(
     try:
         given, unknown = command.parse_known_intermixed_args(argv)
     except argparse.ArgumentError as error:
-        return jobs.report(wrong(str(error), forms=forms))
+        return jobs.report(wrong(str(error), forms=forms, help_of=command.prog))
     if unknown:
         known = [word for action in command._actions for word in action.option_strings]  # noqa: SLF001 - argparse lists its flags nowhere else
         close = refusal.nearest(unknown[0], known)
-        return jobs.report(wrong(f"unknown flag {unknown[0]}", forms=forms, close=close))
+        said = f"unknown flag {unknown[0]}"
+        return jobs.report(wrong(said, forms=forms, close=close, help_of=command.prog))
     if given.help:
         sys.stdout.write(command.format_help())
         return 0
     return jobs.run(task, vars(given))
 
 
-def wrong(found: str, *, forms: str, close: str | None = None) -> refusal.Refusal:
+def wrong(
+    found: str, *, forms: str, close: str | None = None, help_of: str = "arflow-eval"
+) -> refusal.Refusal:
     """The refusal of words that are no form of a command."""
-    remedy = f"did you mean {close}?" if close else "--help has every flag"
+    remedy = f"did you mean {close}?" if close else f"see {help_of} --help"
     return refusal.usage(found, expected=forms, remedy=remedy)
 
 

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from arflow_eval import refusal
 from arflow_eval.exchange.merging import Merged, merge
-from arflow_eval.exchange.words import Kind, run, say
+from arflow_eval.exchange.words import Kind, run
+from arflow_eval.plain import say
 from arflow_eval.runs import STORE, run_folder
 
 SHOWN: Final = 5  # ranges of missing rows

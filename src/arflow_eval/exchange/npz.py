@@ -7,7 +7,8 @@ from typing import Any, Final, get_args
 
 from arflow_eval import refusal
 from arflow_eval.contracts import Family
-from arflow_eval.exchange.words import Kind, run, say
+from arflow_eval.exchange.words import Kind, run
+from arflow_eval.plain import say
 from arflow_eval.published import Given, export_npz, import_npz
 from arflow_eval.runs import run_folder
 from arflow_eval.values import choice

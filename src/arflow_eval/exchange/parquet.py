@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from arflow_eval import refusal, store
 from arflow_eval.exchange.sources import Source, source
-from arflow_eval.exchange.words import Kind, run, say
+from arflow_eval.exchange.words import Kind, run
+from arflow_eval.plain import say
 from arflow_eval.store.disk import sync, sync_tree, writable
 
 SUFFIX: Final = ".parquet"

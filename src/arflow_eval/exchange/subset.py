@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from arflow_eval.exchange.selection import Selection, from_plan, from_store
 from arflow_eval.exchange.subsetting import subset
-from arflow_eval.exchange.words import Kind, run, say
+from arflow_eval.exchange.words import Kind, run
+from arflow_eval.plain import say
 from arflow_eval.runs import STORE, run_folder
 
 KIND: Final = Kind(
