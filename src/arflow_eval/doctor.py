@@ -5,7 +5,6 @@ present folder where there is none; all that is made in it is removed. Exit code
 something that the store needs fails.
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,11 +15,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from arflow_eval import jobs, refusal
+from arflow_eval import plain, refusal
 from arflow_eval.doctoring.filesystem import Outcome, examine
 
 WIDTH: Final = 100  # columns of a table that is not on a terminal
-FLAGS: Final = ("--json", "--help")
+FORMS: Final = "arflow-eval doctor [FOLDER] [--json]"
 
 
 def table(found: Sequence[Outcome]) -> Table:
@@ -83,31 +82,13 @@ def _examine(asked: Mapping[str, Any]) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `doctor` with the given words, the command line's by default; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="arflow-eval doctor", description=__doc__, add_help=False, exit_on_error=False
-    )
-    parser.add_argument("words", nargs="*", metavar="FOLDER", help="of outputs")
+    parser = plain.parser("doctor", description=__doc__, words="a folder of outputs")
     parser.add_argument("--json", action="store_true", help="the outcomes as JSON")
-    parser.add_argument("-h", "--help", action="store_true", help="show this and end")
-    try:
-        arguments, unknown = parser.parse_known_args(argv)
-    except argparse.ArgumentError as error:
-        return jobs.report(_wrong(str(error)))
-    if unknown:
-        return jobs.report(_wrong(f"unknown flag {unknown[0]}", close=unknown[0]))
-    if arguments.help:
-        sys.stdout.write(parser.format_help())
-        return 0
-    return jobs.run(_examine, vars(arguments))
+    return plain.run(parser, argv, _examine, forms=FORMS)
 
 
-def _wrong(found: str, *, close: str = "") -> refusal.Refusal:
-    nearest = refusal.nearest(close, FLAGS)
-    return refusal.usage(
-        found,
-        expected="arflow-eval doctor [FOLDER] [--json]",
-        remedy=f"did you mean {nearest}?" if nearest else "see arflow-eval doctor --help",
-    )
+def _wrong(found: str) -> refusal.Refusal:
+    return plain.wrong(found, forms=FORMS, help_of="arflow-eval doctor")
 
 
 if __name__ == "__main__":

@@ -5,19 +5,18 @@ every frame's digest and the fingerprint are computed again. Exit codes: 0 intac
 with frames unwritten or unchecked, 5 changed or damaged.
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from arflow_eval import jobs, refusal
+from arflow_eval import jobs, plain, refusal
 from arflow_eval.verification.finding import Damage, Finding
 from arflow_eval.verification.kinds import artefacts
 
 SHOWN: Final = 10  # frames of a variable, and ranges of unwritten rows
-FLAGS: Final = ("--json", "--help")
+FORMS: Final = "arflow-eval verify PATH ... [--json]"
 
 
 def lines(found: Finding) -> Iterator[str]:
@@ -55,8 +54,10 @@ def _count(each: Damage) -> str:
 
 def _verify(asked: Mapping[str, Any]) -> int:
     """Verify everything; one that cannot be read hides no other."""
+    if not asked["words"]:
+        raise plain.wrong("verify without a path", forms=FORMS, help_of="arflow-eval verify")
     found, codes = [], []
-    for path in asked["paths"]:
+    for path in asked["words"]:
         try:
             listed = artefacts(Path(path))
         except refusal.Refusal as refused:
@@ -79,33 +80,9 @@ def _verify(asked: Mapping[str, Any]) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `verify` with the given words, the command line's by default; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="arflow-eval verify", description=__doc__, add_help=False, exit_on_error=False
-    )
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="runs, stores, folders of runs")
+    parser = plain.parser("verify", description=__doc__, words="runs, stores, folders of runs")
     parser.add_argument("--json", action="store_true", help="one JSON list, an entry an artefact")
-    parser.add_argument("-h", "--help", action="store_true", help="show this and end")
-    try:
-        arguments, unknown = parser.parse_known_args(argv)
-    except argparse.ArgumentError as error:
-        return jobs.report(_wrong(str(error)))
-    if unknown:
-        return jobs.report(_wrong(f"unknown flag {unknown[0]}", close=unknown[0]))
-    if arguments.help:
-        sys.stdout.write(parser.format_help())
-        return 0
-    if not arguments.paths:
-        return jobs.report(_wrong("verify without a path"))
-    return jobs.run(_verify, vars(arguments))
-
-
-def _wrong(found: str, *, close: str = "") -> refusal.Refusal:
-    nearest = refusal.nearest(close, FLAGS)
-    return refusal.usage(
-        found,
-        expected="arflow-eval verify PATH ... [--json]",
-        remedy=f"did you mean {nearest}?" if nearest else "see arflow-eval verify --help",
-    )
+    return plain.run(parser, argv, _verify, forms=FORMS)
 
 
 if __name__ == "__main__":

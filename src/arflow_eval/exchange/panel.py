@@ -71,7 +71,8 @@ def _task(given: Mapping[str, Any]) -> int:
         return _thin(paths[0], paths[1], given)
     if plans == [False, True] and not given["prefetch"]:
         return _build(paths[0], paths[1], given)
-    raise plain.wrong(f"convert panel {' '.join(given['words'])}".strip(), forms=FORMS)
+    said = f"convert panel {' '.join(given['words'])}".strip()
+    raise plain.wrong(said, forms=FORMS, help_of="arflow-eval convert panel")
 
 
 def _build(root: Path, out: Path, given: Mapping[str, Any]) -> int:
