@@ -571,6 +571,32 @@ def test_repos_that_are_not_there_are_a_usage_error(tmp_path: Path, repos: list[
     refused(lambda: opened_panel(tmp_path, repos=repos), match="repo", code=refusal.USAGE)
 
 
+@pytest.mark.parametrize("version", ["v2.1", "v3.0"])
+def test_a_flipped_or_cut_file_is_read_or_refused_and_nothing_else(
+    tmp_path: Path, version: str
+) -> None:
+    write(tmp_path, version, cameras=["front"])
+    files = sorted(path for path in (tmp_path / "me").rglob("*") if path.is_file())
+    rng = np.random.default_rng(0)
+    for turn in range(60):
+        path = files[turn % len(files)]
+        whole = path.read_bytes()
+        torn = bytearray(whole[: rng.integers(len(whole))] if turn % 2 else whole)
+        for place_ in rng.integers(0, max(len(torn), 1), 4 if torn else 0):
+            torn[place_] = rng.integers(256)
+        path.write_bytes(torn)
+        try:
+            panel = opened_panel(tmp_path, cache=str(tmp_path / str(turn)))
+            for row in (0, 8, 20):
+                images = panel.observe(row).images
+                assert {images[name].shape[2] for name in images} <= {3}
+        except refusal.Refusal:
+            pass
+        finally:
+            path.write_bytes(whole)
+    assert len(opened_panel(tmp_path).observe(20).images["front"]) == SIZE
+
+
 def words(root: Path, out: Path, *more: str) -> list[str]:
     cache = f"panel.cache={out / 'cache'}"
     return ["panel=lerobot", f"panel.root={root}", f"store.root={out}", cache, *more]

@@ -44,7 +44,7 @@ def image_at(path: Path, seconds: float, *, where: str) -> UInt8[np.ndarray, "he
                     return _rgb(frame, where=where)
                 if away > TOLERANCE:
                     break
-    except (av.FFmpegError, OSError) as error:
+    except (av.FFmpegError, OSError, UnicodeDecodeError) as error:
         raise _undecodable(where, path.name, error) from error
     raise refusal.damage(
         f"{where}: {path.name} has no frame at {seconds:.6f} s (nearest {nearest:+.6f} s)",
@@ -67,7 +67,7 @@ def image_of(encoded: bytes, *, where: str) -> UInt8[np.ndarray, "height width c
         with av.open(io.BytesIO(encoded), format=form) as container:
             stream = _video(container, where=where)
             return _rgb(next(container.decode(stream)), where=where)
-    except (av.FFmpegError, OSError, StopIteration) as error:
+    except (av.FFmpegError, OSError, UnicodeDecodeError, StopIteration) as error:
         raise _undecodable(where, "its image", error) from error
 
 
