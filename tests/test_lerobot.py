@@ -330,6 +330,16 @@ def test_a_missing_frame_time_is_damage_and_never_a_neighbour(tmp_path: Path) ->
     refused(lambda: panel.observe(4).images["front"], match="no frame at", code=refusal.DAMAGE)
 
 
+@pytest.mark.parametrize("time", [np.nan, -1.0, 1e30])
+def test_a_time_that_is_none_is_damage(tmp_path: Path, time: float) -> None:
+    written = write(tmp_path, "v2.1", cameras=["front"])
+    table = rows(0, written.states[0], written.actions[0], ())
+    table["timestamp"] = pa.array([time] * LENGTHS[0])
+    parquet(tmp_path / "me/reach/data/chunk-000/episode_000000.parquet", table)
+    images = opened_panel(tmp_path).observe(3).images
+    refused(lambda: images["front"], match="the time", code=refusal.DAMAGE)
+
+
 def test_a_time_between_two_frames_is_damage(tmp_path: Path) -> None:
     written = write(tmp_path, "v2.1", cameras=["front"])
     table = rows(0, written.states[0], written.actions[0], ())
@@ -561,6 +571,32 @@ def test_repos_that_are_not_there_are_a_usage_error(tmp_path: Path, repos: list[
     refused(lambda: opened_panel(tmp_path, repos=repos), match="repo", code=refusal.USAGE)
 
 
+@pytest.mark.parametrize("version", ["v2.1", "v3.0"])
+def test_a_flipped_or_cut_file_is_read_or_refused_and_nothing_else(
+    tmp_path: Path, version: str
+) -> None:
+    write(tmp_path, version, cameras=["front"])
+    files = sorted(path for path in (tmp_path / "me").rglob("*") if path.is_file())
+    rng = np.random.default_rng(0)
+    for turn in range(60):
+        path = files[turn % len(files)]
+        whole = path.read_bytes()
+        torn = bytearray(whole[: rng.integers(len(whole))] if turn % 2 else whole)
+        for place_ in rng.integers(0, max(len(torn), 1), 4 if torn else 0):
+            torn[place_] = rng.integers(256)
+        path.write_bytes(torn)
+        try:
+            panel = opened_panel(tmp_path, cache=str(tmp_path / str(turn)))
+            for row in (0, 8, 20):
+                images = panel.observe(row).images
+                assert {images[name].shape[2] for name in images} <= {3}
+        except refusal.Refusal:
+            pass
+        finally:
+            path.write_bytes(whole)
+    assert len(opened_panel(tmp_path).observe(20).images["front"]) == SIZE
+
+
 def words(root: Path, out: Path, *more: str) -> list[str]:
     cache = f"panel.cache={out / 'cache'}"
     return ["panel=lerobot", f"panel.root={root}", f"store.root={out}", cache, *more]
@@ -628,6 +664,8 @@ def test_keys_of_data_of_ones_own_are_refused_with_bundled_data(override: str) -
 
 
 REAL = SHARED / "TristanGabl__lerobot_robot_learning" / "robot_learning_2026"
+ROS = SHARED / "nimiCurtis__so101_rosbag2lerobot_dataset/local_dataset_ros2/data"
+ROS = ROS / "lerobot_dataset_example"
 KOCH = SHARED / "jackvial__lerobot-data-studio/tests/template_datasets/v2_1"
 
 
@@ -646,6 +684,19 @@ def test_a_real_so101_dataset_of_version_three_opens_with_its_video(tmp_path: Pa
     assert first.shape == last.shape == (640, 480, 3)
     assert not np.array_equal(first, last)
     assert panel.observe(0).statistics.action_q01 is not None
+
+
+def test_images_of_a_real_shared_video_are_those_of_its_frames_in_turn(tmp_path: Path) -> None:
+    av = pytest.importorskip("av", reason="needs the extra video")
+    panel = opened_panel(real(ROS), cache=str(tmp_path))
+    wanted = [0, 1, 323, 324, 1619, 1620, 1781]
+    found = {row: panel.observe(row).images["wrist"] for row in wanted}
+    assert len({panel.frames.episode[row] for row in wanted}) > 2
+    film = ROS / "videos/observation.images.wrist/chunk-000/file-000.mp4"
+    with av.open(str(film)) as container:
+        for row, frame in enumerate(container.decode(video=0)):
+            if row in found:
+                assert np.array_equal(found[row], frame.to_ndarray(format="rgb24"))
 
 
 def test_a_real_koch_dataset_of_version_two_one_opens(tmp_path: Path) -> None:

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from arflow_eval import cli, panel_check, refusal
+from arflow_eval.contracts import FrameId
 from arflow_eval.panel import checks
 from arflow_eval.panel.checks import Check, faults_of
 from arflow_eval.panel.checks.duplicates import duplicate_episode, duplicate_frames, fingerprints
 from arflow_eval.panel.checks.recording import Fault, Recording, is_arm
 from arflow_eval.panel.checks.units import quantum
+from arflow_eval.panel.plan import write_plan
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 SO101 = SHARED / "TristanGabl__lerobot_robot_learning" / "robot_learning_2026"
@@ -300,6 +302,28 @@ def test_a_set_that_cannot_be_read_is_a_fault_and_the_rest_is_checked(
     assert status == refusal.GUARD
     assert "unreadable: bad: info.json is not JSON" in shown
     assert "1,794" in shown
+
+
+def test_an_episode_that_a_plan_lists_and_the_set_lacks_is_a_fault(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    frame = FrameId("fold7", 9, 0)
+    write_plan(tmp_path / "plan.json", core=[frame], settings={"version": 1})
+    plan = ["--plan", str(tmp_path / "plan.json")]
+    status, document = report(capsys, tmp_path / "cache", SO101, *plan)
+    assert status == refusal.GUARD
+    assert [fault["check"] for fault in document["faults"]] == ["unreadable"]
+
+
+def test_a_plan_limits_the_check_to_its_episodes(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    core = [FrameId("fold", 3, 0), FrameId("fold", 5, 0)]
+    write_plan(tmp_path / "plan.json", core=core, settings={"version": 1})
+    plan = ["--plan", str(tmp_path / "plan.json")]
+    status, document = report(capsys, tmp_path / "cache", SO101, *plan)
+    assert status == 0
+    assert document["sets"][0]["episodes"] == 2
 
 
 @pytest.mark.parametrize("words", [[], ["chek", "."], ["check"], ["check", ".", "--jsn"]])

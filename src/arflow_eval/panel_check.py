@@ -32,6 +32,7 @@ from arflow_eval.panel.contents import check_alike
 from arflow_eval.panel.datasets.cached import default_folder
 from arflow_eval.panel.datasets.episodes import check_counts
 from arflow_eval.panel.datasets.opened import Dataset, open_dataset, repos_under
+from arflow_eval.panel.extras import library
 from arflow_eval.panel.plan import read_plan
 
 FORMS: Final = "panel check ROOT [--repos A/B,C/D] [--plan PLAN.json] [--units degree] [--json]"
@@ -69,6 +70,7 @@ def _task(given: Mapping[str, Any]) -> int:
     if command != "check" or root is None:
         close = refusal.nearest(command, ["check"])
         raise plain.wrong(f"panel {' '.join(given['words'])}".strip(), forms=FORMS, close=close)
+    library("pyarrow", extra="lerobot")  # else every set would seem unreadable
     wanted = _wanted(root, given)
     cache = Path(given["cache"]).expanduser() if given["cache"] else default_folder()
     together = given["repos"] is not None or given["plan"] is not None

@@ -21,6 +21,7 @@ from arflow_eval.panel import prefetch
 from arflow_eval.panel.building import Built, Rule, build, thinned
 from arflow_eval.panel.datasets.cached import default_folder
 from arflow_eval.panel.datasets.opened import repos_under
+from arflow_eval.panel.extras import library
 from arflow_eval.panel.plan import Plan, read_plan, write_plan
 
 FORMS: Final = (
@@ -78,6 +79,7 @@ def _task(given: Mapping[str, Any]) -> int:
 def _build(root: Path, out: Path, given: Mapping[str, Any]) -> int:
     if not root.is_dir():
         raise refusal.usage(f"no folder {root}", expected="datasets", remedy="check ROOT")
+    library("pyarrow", extra="lerobot")  # else every set would seem unreadable
     repos = repos_under(root) if given["repos"] is None else given["repos"].split(",")
     rule = _rule(given)
     built = build(root, repos, rule, cache=_cache(given))

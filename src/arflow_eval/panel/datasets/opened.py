@@ -93,6 +93,12 @@ def open_dataset(root: Path, repo: str, *, cache: Path) -> Dataset:
 
 def data_path(dataset: Dataset, episode: int) -> Path:
     """The parquet file that holds an episode's rows."""
+    if episode >= len(dataset.episodes):
+        raise refusal.usage(
+            f"{dataset.repo} episode {episode}",
+            expected=f"one of its {len(dataset.episodes)} episodes",
+            remedy="choose a plan made for this version of the data",
+        )
     path = dataset.folder / data_file(dataset.info, dataset.episodes, episode)
     return _present(path, dataset)
 

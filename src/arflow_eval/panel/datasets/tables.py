@@ -16,7 +16,7 @@ def column_names(path: Path, *, repo: str) -> list[str]:
     pyarrow, parquet = _pyarrow()
     try:
         return list(parquet.read_schema(path).names)
-    except (OSError, pyarrow.ArrowException) as error:
+    except (OSError, UnicodeDecodeError, pyarrow.ArrowException) as error:
         raise _unreadable(path, repo, error) from error
 
 
@@ -29,7 +29,7 @@ def read_table(path: Path, *, columns: Sequence[str], repo: str, episode: int | 
         if count > MANY:
             raise broken(repo, f"{path.name} has {count:,} rows", expected=f"at most {MANY:,}")
         table = parquet.read_table(path, columns=list(columns), filters=chosen, partitioning=None)
-    except (OSError, pyarrow.ArrowException) as error:
+    except (OSError, UnicodeDecodeError, pyarrow.ArrowException) as error:
         raise _unreadable(path, repo, error) from error
     lacking = sorted(set(columns) - set(table.column_names))
     if lacking:

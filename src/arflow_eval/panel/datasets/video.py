@@ -14,6 +14,7 @@ from arflow_eval.panel.extras import library
 VIDEO: Final = "mp4"
 PICTURES: Final = {b"\x89PNG\r\n\x1a\n": "png_pipe", b"\xff\xd8\xff": "jpeg_pipe"}
 TOLERANCE: Final = 1e-4  # seconds between the time asked for and a frame's own
+LONGEST: Final = 10_000_000  # seconds of a video
 PIXELS: Final = 1 << 26  # of one image
 
 
@@ -23,6 +24,12 @@ def image_at(path: Path, seconds: float, *, where: str) -> UInt8[np.ndarray, "he
     Raises damage where no frame has that time within 1e-4 s: a neighbour is never taken.
     """
     av = library("av", extra="video")
+    if not 0 <= seconds < LONGEST:
+        raise refusal.damage(
+            f"{where}: the time {seconds:g} s in a video",
+            expected=f"seconds from 0 to {LONGEST:,}",
+            remedy="leave the episode out of the panel",
+        )
     nearest = float("inf")
     try:
         with av.open(str(path), format=VIDEO) as container:
@@ -37,7 +44,7 @@ def image_at(path: Path, seconds: float, *, where: str) -> UInt8[np.ndarray, "he
                     return _rgb(frame, where=where)
                 if away > TOLERANCE:
                     break
-    except (av.FFmpegError, OSError) as error:
+    except (av.FFmpegError, OSError, UnicodeDecodeError) as error:
         raise _undecodable(where, path.name, error) from error
     raise refusal.damage(
         f"{where}: {path.name} has no frame at {seconds:.6f} s (nearest {nearest:+.6f} s)",
@@ -60,7 +67,7 @@ def image_of(encoded: bytes, *, where: str) -> UInt8[np.ndarray, "height width c
         with av.open(io.BytesIO(encoded), format=form) as container:
             stream = _video(container, where=where)
             return _rgb(next(container.decode(stream)), where=where)
-    except (av.FFmpegError, OSError, StopIteration) as error:
+    except (av.FFmpegError, OSError, UnicodeDecodeError, StopIteration) as error:
         raise _undecodable(where, "its image", error) from error
 
 
@@ -70,6 +77,12 @@ def _video(container: Any, *, where: str) -> Any:
             f"{where}: no video in the file", expected="one", remedy="download it again"
         )
     stream = container.streams.video[0]
+    if stream.codec_context is None:
+        raise refusal.damage(
+            f"{where}: a codec that this PyAV does not know",
+            expected="a video it can decode",
+            remedy="install a PyAV with the codec, or leave the dataset out of the panel",
+        )
     if stream.width * stream.height > PIXELS:
         raise refusal.damage(
             f"{where}: {stream.width} x {stream.height} pixels",
