@@ -1,9 +1,11 @@
 """The matched window: splits and masks, classes, oracles."""
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -17,6 +19,7 @@ from arflow_eval.reads.splits import classified
 from arflow_eval.stats.scoring import arm_errors
 from made_arms import BANKED, DIRTY, MASKED, Arms, candidates, carry_out
 
+PUBLISHED = Path(__file__).parents[2] / "shared" / "data" / "so100_so101_molmoact2_1220.json"
 COUNTS = ("repos", "frames", "core", "clean_core")
 
 
@@ -136,6 +139,28 @@ def test_the_contaminated_repos_may_come_from_a_file(
     assert found["splits"] == given["splits"]
     digests = [it["extended"]["read_from"]["contaminated"] for it in (given, found)]
     assert digests[0] != digests[1]  # the file names one repo more
+
+
+def test_a_list_may_be_shipped_without_names(definition: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "hidden.json"
+    path.write_text(json.dumps([sha256(name.encode()).hexdigest() for name in DIRTY]))
+    contamination = {**definition["guards"]["contamination"], "of": str(path)}
+    guards = {**definition["guards"], "contamination": contamination}
+    found = carry_out(definition, candidates(), guards=guards, contaminated=str(path))
+    assert found["splits"] == carry_out(definition, candidates())["splits"]
+    assert not any(name in json.dumps(found["extended"]["definition"]) for name in DIRTY)
+
+
+@pytest.mark.skipif(not PUBLISHED.is_file(), reason="the published list is not at hand")
+def test_the_published_list_splits_by_name_and_by_digest() -> None:
+    names = named(str(PUBLISHED))
+    assert len(names) == 1220
+    arm = candidates()["candidate"]
+    repos = [*names[:3], "someone/else"]
+    arm = arm.assign_coords(repo_name=("frame", np.resize(repos, arm.sizes["frame"])))
+    by_name = frames_of(arm, names)
+    assert by_name.mean() == 0.75
+    assert (frames_of(arm, [sha256(name.encode()).hexdigest() for name in names]) == by_name).all()
 
 
 @pytest.mark.parametrize("text", ['{"a": 1}', "[1]", "no json", None])

@@ -1,5 +1,10 @@
-"""Lists of repos that a read states, and which frames of an arm are theirs."""
+"""Lists of repos that a read states, and which frames of an arm are theirs.
 
+A repo is listed by its name or by the SHA-256 (hex) of its name, so that a list can be shipped
+without names.
+"""
+
+import hashlib
 import json
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -10,11 +15,11 @@ from jaxtyping import Bool
 
 from arflow_eval import refusal
 
-Listed = Sequence[str] | str  # names, or the path of a JSON list of names
+Listed = Sequence[str] | str  # names, or the path of a JSON list of them
 
 
 def named(source: Listed) -> list[str]:
-    """The names of a list of repos, or of the JSON file that holds one, each once and sorted.
+    """The entries of a list of repos, or of the JSON file that holds one, each once and sorted.
 
     Raises:
         Refusal: there is no such file, or what it holds is no list of names (usage).
@@ -23,15 +28,18 @@ def named(source: Listed) -> list[str]:
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
         raise refusal.usage(
             f"{source if isinstance(source, str) else names} is no list of repos",
-            expected="names of repos, or a JSON file with a list of them",
+            expected="names of repos or their SHA-256, or a JSON file with a list of them",
             remedy='give for example ["owner/one", "owner/two"]',
         )
     return sorted(set(names))
 
 
 def frames_of(arm: xarray.Dataset, names: Collection[str]) -> Bool[np.ndarray, "frame"]:
-    """Which frames of an arm are of the named repos."""
-    chosen: Bool[np.ndarray, "frame"] = np.isin(arm["repo_name"].to_numpy(), list(names))
+    """Which frames of an arm are of the listed repos."""
+    repos, code = np.unique(arm["repo_name"].to_numpy(), return_inverse=True)
+    listed = set(names)
+    theirs = [not listed.isdisjoint((str(repo), _digest(str(repo)))) for repo in repos]
+    chosen: Bool[np.ndarray, "frame"] = np.array(theirs, dtype=bool)[code]
     return chosen
 
 
@@ -43,6 +51,10 @@ def counted(arm: xarray.Dataset, names: Collection[str]) -> dict[str, int]:
         "frames": int(chosen.sum()),
         "core_frames": int((chosen & arm["core"].to_numpy()).sum()),
     }
+
+
+def _digest(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()
 
 
 def _loaded(path: str) -> object:
