@@ -14,8 +14,14 @@ import xarray
 from jaxtyping import Bool, Shaped
 
 from arflow_eval import refusal
-from arflow_eval.contracts import FrameId
-from arflow_eval.reads.pairing import Arms, common_steps, horizons, identities, longest_window
+from arflow_eval.reads.pairing import (
+    Arms,
+    Identity,
+    common_steps,
+    horizons,
+    identities,
+    longest_window,
+)
 
 Guard = Callable[[Arms, int | None], None]
 BLOCK: Final = 1_024  # frames compared at once: several chunks, which are read together
@@ -212,7 +218,7 @@ def _same_bytes(
     return same
 
 
-def _named(frames: set[FrameId] | list[FrameId]) -> str:
+def _named(frames: set[Identity] | list[Identity]) -> str:
     repo, episode, frame_index = min(frames)
     return f"such as {repo} episode {episode} frame {frame_index}"
 

@@ -13,9 +13,9 @@ from arflow_eval.reads.comparison import error_findings, pooled_errors
 from arflow_eval.reads.profiles import joint_table, profiles, step_table
 from arflow_eval.reads.screen import compared, standing, title
 from arflow_eval.reads.settings import Grouping
-from arflow_eval.stats.dispersion import Profile, block_profile, joined_profile
-from arflow_eval.stats.errors import Errors, block_errors, joined
-from arflow_eval.stats.scoring import Block, chosen_blocks
+from arflow_eval.stats.dispersion import Profile, block_located, joined_profile
+from arflow_eval.stats.errors import Errors, joined
+from arflow_eval.stats.scoring import chosen_blocks
 
 __all__ = ["paired_delta", "table"]
 
@@ -124,10 +124,6 @@ def _scores(
     arm: xarray.Dataset, rows: Bool[np.ndarray, "frame"], *, window: int
 ) -> tuple[Errors, Profile]:
     """The errors of the chosen frames, and where they lie, in one pass over the arm."""
-    blocks = [_block(block, window=window) for block in chosen_blocks(arm, rows)]
+    blocks = [block_located(*block, window=window) for block in chosen_blocks(arm, rows)]
     errors, found = zip(*blocks, strict=True)
     return joined(errors), joined_profile(found)
-
-
-def _block(block: Block, *, window: int) -> tuple[Errors, Profile]:
-    return block_errors(*block, window=window), block_profile(*block, window=window)

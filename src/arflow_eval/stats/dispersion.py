@@ -13,11 +13,13 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.stats import rankdata
 
 from arflow_eval.stats.errors import (
+    Errors,
     concatenated,
+    element_errors,
     failed_draws,
-    headline,
     mask,
     refuse_unusable,
+    summed,
 )
 
 
@@ -115,16 +117,26 @@ def block_profile(
 
     What stands in an unscored step, NaN included, changes no bit.
     """
+    return block_located(prediction, truth, valid, window=window)[1]
+
+
+def block_located(
+    prediction: Float32[np.ndarray, "frame draw step action"],
+    truth: Float32[np.ndarray, "frame step action"],
+    valid: Bool[np.ndarray, "frame step"],
+    *,
+    window: int,
+) -> tuple[Errors, Profile]:
+    """The errors of `errors.block_errors`, to the bit, and where they lie."""
     failed = failed_draws(prediction)
     scored = mask(truth[:, :window], valid[:, :window])
-    inside = scored[:, :, None]
-    chunk = np.where(inside, headline(prediction[:, :, :window], failed), np.float32(0))
-    with np.errstate(over="ignore"):  # an overflow is infinite, and refused
-        difference = np.abs(chunk - np.where(inside, truth[:, :window], np.float32(0)))
-    errors = difference.astype(np.float64)
-    return Profile(
-        by_step=errors.mean(axis=2),
-        by_action=errors.sum(axis=1) / np.maximum(scored.sum(axis=1), 1)[:, None],
+    actions = truth.shape[2]
+    found = element_errors(prediction[:, :, :window], truth[:, :window], scored, failed)
+    total, first = found.sum(axis=1), found[:, :actions].sum(axis=1)
+    placed = found.reshape(*scored.shape, actions)
+    return summed(total, first, scored, failed, actions=actions), Profile(
+        by_step=placed.sum(axis=2) / actions,
+        by_action=placed.sum(axis=1) / np.maximum(scored.sum(axis=1), 1)[:, None],
         scored=scored,
         failed=failed,
     )

@@ -130,11 +130,23 @@ def block_errors(
     """
     failed = failed_draws(prediction)
     scored = mask(truth[:, :window], valid[:, :window])
-    total, first = _headline_sums(prediction[:, :, :window], truth[:, :window], scored, failed)
+    sums = _headline_sums(prediction[:, :, :window], truth[:, :window], scored, failed)
+    return summed(*sums, scored, failed, actions=truth.shape[2])
+
+
+def summed(
+    total: Float64[np.ndarray, "frame"],
+    first: Float64[np.ndarray, "frame"],
+    scored: Bool[np.ndarray, "frame step"],
+    failed: Bool[np.ndarray, "frame draw"],
+    *,
+    actions: int,
+) -> Errors:
+    """Sums over the scored steps, and over the first of them, as errors."""
     return Errors(
         total=total,
-        elements=scored.sum(axis=1, dtype=np.int64) * truth.shape[2],
-        first=first / truth.shape[2],
+        elements=scored.sum(axis=1, dtype=np.int64) * actions,
+        first=first / actions,
         first_scored=scored[:, 0],
         failed=failed,
     )
@@ -199,6 +211,20 @@ def _headline_sums(
     found = compiled.kernels(prediction.size)
     if found is not None:
         return compiled.headline_sums(found, prediction, truth, scored, failed)
+    errors = element_errors(prediction, truth, scored, failed)
+    return errors.sum(axis=1), errors[:, : truth.shape[2]].sum(axis=1)
+
+
+def element_errors(
+    prediction: Float32[np.ndarray, "frame draw step action"],
+    truth: Float32[np.ndarray, "frame step action"],
+    scored: Bool[np.ndarray, "frame step"],
+    failed: Bool[np.ndarray, "frame draw"],
+) -> Float64[np.ndarray, "frame element"]:
+    """The headline's error at every step and action, 0 in the unscored steps.
+
+    One contiguous row a frame, so that its sum does not depend on its neighbours.
+    """
     chunk, recorded = (
         each.reshape(len(truth), -1) for each in (headline(prediction, failed), truth)
     )
@@ -206,9 +232,8 @@ def _headline_sums(
     with np.errstate(over="ignore"):  # an overflow is infinite, and `joined` refuses it
         difference = (chunk.view(np.int32) & kept).view(np.float32)
         difference -= (recorded.view(np.int32) & kept).view(np.float32)
-    # one contiguous row a frame, so that its sum does not depend on its neighbours
-    errors = np.abs(difference, out=difference).astype(np.float64)
-    return errors.sum(axis=1), errors[:, : truth.shape[2]].sum(axis=1)
+    errors: Float64[np.ndarray, "frame element"] = np.abs(difference, out=difference).astype(float)
+    return errors
 
 
 def _require_any(frames: Bool[np.ndarray, "frame"], *, what: str) -> None:

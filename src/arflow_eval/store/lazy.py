@@ -23,11 +23,13 @@ def dataset(root: Root) -> xarray.Dataset:
     attributes = dict(copy.deepcopy(root.attrs))
     coordinates = set(attributes.pop("coordinates").split())
     found = {name: _variable(root.arrays[name], each) for name, each in laid.items() if each}
-    return xarray.Dataset(
+    opened = xarray.Dataset(
         {name: each for name, each in found.items() if name not in coordinates},
         {name: each for name, each in found.items() if name in coordinates},
         attributes,
     )
+    opened.encoding["source"] = str(root.path)  # as open_zarr notes it
+    return opened
 
 
 def _variable(described: Any, chunks: Chunks) -> xarray.Variable:
