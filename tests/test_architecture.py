@@ -16,7 +16,7 @@ import arflow_eval
 SOURCE = Path(arflow_eval.__file__).parent
 ENTRY_POINTS = {
     *("evaluate", "read", "demo", "prereg", "status", "verify", "report", "convert"),
-    *("cli", "__main__"),
+    *("diff", "cli", "__main__"),
 }
 GROUPS = {
     "panel": set(),
@@ -131,7 +131,11 @@ def test_only_compose_and_the_launcher_import_hydra(module: str) -> None:
     [
         name
         for name in MODULES
-        if room(name) in {"read", "reading", "reads", "stats", "store", "compose", "panel", "cli"}
+        if room(name)
+        in {
+            *("read", "reading", "reads", "stats", "store", "compose", "panel", "cli"),
+            *("registration", "prereg", "diff"),
+        }
     ],
 )
 def test_reading_needs_no_model_stack(module: str) -> None:
@@ -195,7 +199,8 @@ def test_the_package_imports_no_heavy_library_and_no_entry_point() -> None:
 
 
 @pytest.mark.parametrize(
-    "room_name", ["read", "reading", "reads", "stats", "store", "status", "costs"]
+    "room_name",
+    ["read", "reading", "reads", "stats", "store", "status", "costs", "registration", "prereg"],
 )
 def test_a_process_that_reads_holds_no_model_stack(room_name: str, tmp_path: Path) -> None:
     if f"arflow_eval.{room_name}" not in MODULES:

@@ -12,6 +12,8 @@ COMMANDS: Final = {
     "evaluate": "model x decode x panel -> a store of predictions, one per draw",
     "read": "a frozen analysis x finished stores -> findings",
     "convert": "published npz files -> stores, and stores -> such files",
+    "prereg": "lock, amend, show and compare registrations",
+    "diff": "what differs between two locks, amendments, stores, reports or configurations",
     "status": "how far runs are, what they cost and what is left",
     "demo": "both bundled models on the bundled panel, evaluated and read",
 }
@@ -26,6 +28,8 @@ examples:
   arflow-eval evaluate --multirun decode=draws decode.T=0.5,0.7,1.0,1.3
   arflow-eval read read=paired_delta arms.treatment=outputs/A arms.control=outputs/B
   arflow-eval convert npz banked.npz outputs/banked --arm pred:bijou@40000
+  arflow-eval prereg lock NAME
+  arflow-eval diff outputs/A outputs/B
   arflow-eval status outputs
   arflow-eval demo
 

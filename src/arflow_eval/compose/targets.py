@@ -5,6 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from arflow_eval import keys, refusal
+from arflow_eval.contracts import Panel
+from arflow_eval.settings import EvaluateSettings, opens_sealed
 from arflow_eval.values import did_you_mean
 
 
@@ -34,3 +36,13 @@ def call_target(target: str) -> Callable[..., Any]:
         )
     function: Callable[..., Any] = found
     return function
+
+
+def load_panel(settings: EvaluateSettings) -> Panel:
+    """The panel of a configuration; a sealed one only for the locked run of a registration."""
+    chosen = settings.panel
+    opened = {"opened": True} if chosen.sealed and opens_sealed(settings) else {}
+    panel: Panel = call_target(chosen.target)(
+        name=chosen.name, plan=chosen.plan, digest=chosen.digest, steps=chosen.steps, **opened
+    )
+    return panel

@@ -121,13 +121,14 @@ class PushT:
         )
 
 
-def pusht(*, name: str, plan: str, digest: str | None, steps: int) -> Panel:
+def pusht(*, name: str, plan: str, digest: str | None, steps: int, opened: bool = False) -> Panel:
     """The bundled demonstrations at the frames of `data/{plan}`, `steps` recorded actions each.
 
-    Raises a guard refusal where the plan, whatever it is called, lists a sealed episode.
+    Raises a guard refusal where the plan, whatever it is called, lists a sealed episode, unless
+    it is `opened` by the locked run of a registration.
     """
     listed = read_plan(DATA / plan, digest=digest)
-    if {frame.episode for frame in listed.frames} & sealed_episodes():
+    if not opened and {frame.episode for frame in listed.frames} & sealed_episodes():
         raise refusal.sealed_panel(name)
     tables = hashlib.sha256(STATISTICS.read_bytes()).hexdigest()
     identity = f"{SHA256}:{tables}:{listed.digest}:{steps}"
