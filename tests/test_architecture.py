@@ -16,7 +16,7 @@ import arflow_eval
 SOURCE = Path(arflow_eval.__file__).parent
 ENTRY_POINTS = {
     *("evaluate", "read", "demo", "prereg", "status", "verify", "report", "convert"),
-    *("doctor", "cli", "__main__", "panel_check"),
+    *("diff", "doctor", "cli", "__main__", "panel_check"),
 }
 GROUPS = {
     "panel": set(),
@@ -135,6 +135,7 @@ def test_only_compose_and_the_launcher_import_hydra(module: str) -> None:
         in {
             *("read", "reading", "reads", "stats", "store", "compose", "panel", "cli", "runs"),
             *("convert", "exchange", "verify", "verification", "doctor", "doctoring"),
+            *("registration", "prereg", "diff"),
         }
     ],
 )
@@ -213,6 +214,8 @@ def test_the_package_imports_no_heavy_library_and_no_entry_point() -> None:
         "verify",
         "convert",
         "doctor",
+        "registration",
+        "prereg",
     ],
 )
 def test_a_process_that_reads_holds_no_model_stack(room_name: str, tmp_path: Path) -> None:

@@ -262,15 +262,15 @@ def test_a_checkout_has_its_commit_and_whether_it_is_changed(tmp_path: Path) -> 
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
     package = house(tmp_path)
-    assert provenance._checkout(package) == {"commit": None, "dirty": None}
+    assert provenance.checkout(package) == {"commit": None, "dirty": None}
     git("init")
-    assert provenance._checkout(package) == {"commit": None, "dirty": None}
+    assert provenance.checkout(package) == {"commit": None, "dirty": None}
     git("add", ".")
     git("commit", "-m", "first")
     commit = git("rev-parse", "HEAD").strip()
-    assert provenance._checkout(package) == {"commit": commit, "dirty": False}
+    assert provenance.checkout(package) == {"commit": commit, "dirty": False}
     (package / "up.py").write_text("UP = 10\n")
-    assert provenance._checkout(package) == {"commit": commit, "dirty": True}
+    assert provenance.checkout(package) == {"commit": commit, "dirty": True}
 
 
 def test_without_git_there_is_no_commit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,8 @@ COMMANDS: Final = {
     "read": "a frozen analysis x finished stores -> findings",
     "convert": "npz files <-> stores, stores -> Parquet, shards -> one store, a store -> a part",
     "panel": "panel check: what silently goes wrong in LeRobot datasets",
+    "prereg": "lock, amend, show and compare registrations",
+    "diff": "what differs between two locks, amendments, stores, reports or configurations",
     "status": "how far runs are, what they cost and what is left",
     "verify": "whether stores are what was written: which frames of which variable are not",
     "doctor": "whether stores are safe on a folder's file system",
@@ -32,6 +34,8 @@ examples:
   arflow-eval convert npz banked.npz outputs/banked --arm pred:bijou@40000
   arflow-eval convert parquet outputs/A outputs/A.parquet
   arflow-eval panel check FOLDER
+  arflow-eval prereg lock NAME
+  arflow-eval diff outputs/A outputs/B
   arflow-eval status outputs
   arflow-eval verify outputs
   arflow-eval doctor outputs

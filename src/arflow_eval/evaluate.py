@@ -7,15 +7,14 @@ Every key of conf/evaluate.yaml can be overridden, as in
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from arflow_eval import compose, evaluation
+from arflow_eval import compose, evaluation, registration
+from arflow_eval.compose import load_panel
 from arflow_eval.contracts import Panel, Policy
-from arflow_eval.panel import cut
 from arflow_eval.progress import duration
 from arflow_eval.settings import EvaluateSettings, checkpoint_folder, evaluate_settings
 from arflow_eval.summary import Summary, summarise
@@ -25,32 +24,15 @@ def evaluate(config: Mapping[str, Any]) -> evaluation.Outcome:
     """Run one composed configuration to the end of this shard's blocks."""
     settings = evaluate_settings(config)
     panel = load_panel(settings)
-    return evaluation.run(
+    registration.begin(config, settings, panel)
+    outcome = evaluation.run(
         settings,
         panel,
         load=partial(load_policy, settings, panel),
         decode=compose.call_target(settings.decode.target),
     )
-
-
-def load_panel(settings: EvaluateSettings) -> Panel:
-    """The panel of a configuration."""
-    chosen = settings.panel
-    panel: Panel = compose.call_target(chosen.target)(
-        name=chosen.name,
-        plan=chosen.plan,
-        digest=chosen.digest,
-        steps=chosen.steps,
-        root=chosen.root,
-        repos=chosen.repos,
-        units=chosen.units,
-        cameras=chosen.cameras,
-        names=chosen.names,
-        cache=chosen.cache,
-    )
-    if chosen.subset is not None:
-        panel = cut.subset(panel, Path(chosen.subset).expanduser())
-    return panel if chosen.limit is None else cut.limit(panel, chosen.limit)
+    registration.finish(config, outcome.fingerprint)
+    return outcome
 
 
 def load_policy(settings: EvaluateSettings, panel: Panel) -> Policy:
@@ -96,10 +78,14 @@ def job(config: Mapping[str, Any]) -> int:
         return 0
     if outcome.computed == 0:
         console.print("complete already: nothing was computed")
-    summary = summarise(outcome.store, window=config["window"])
-    console.print(table(summary, outcome))
-    if summary.failed:
-        console.print(f"{summary.failed:,} of {summary.draws:,} draws failed and are in no mean")
+    if registration.shows_outcomes(config):
+        summary = summarise(outcome.store, window=config["window"])
+        console.print(table(summary, outcome))
+        if summary.failed:
+            failed = f"{summary.failed:,} of {summary.draws:,}"
+            console.print(f"{failed} draws failed and are in no mean")
+    for line in registration.standing(config):
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
     console.print(f"store        {outcome.store}", soft_wrap=True)
     console.print(f"fingerprint  {outcome.fingerprint}", soft_wrap=True)
     return 0
@@ -107,7 +93,7 @@ def job(config: Mapping[str, Any]) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns its exit code."""
-    return compose.application("evaluate", job, argv)
+    return compose.application("evaluate", job, argv, arrange=registration.locked_arm)
 
 
 if __name__ == "__main__":

@@ -62,6 +62,11 @@ class Outcome:
 
 def identity(settings: EvaluateSettings, panel: Panel) -> dict[str, Any]:
     """All that can change a prediction. Paths, names, shards, blocks and the window cannot."""
+    return identity_on(settings, panel=panel.digest)
+
+
+def identity_on(settings: EvaluateSettings, *, panel: str) -> dict[str, Any]:
+    """`identity`, on a panel of which only the digest is known."""
     model, decode = settings.model, settings.decode
     folder = checkpoint_folder(model.path)
     targets = (model.target, decode.target, settings.panel.target)
@@ -81,7 +86,7 @@ def identity(settings: EvaluateSettings, panel: Panel) -> dict[str, Any]:
             "attention": ATTENTION if model.family == "token" else None,
             "tokens": settings.store.tokens,
         },
-        "panel": panel.digest,
+        "panel": panel,
         "seed": settings.seed,
         "code": provenance.code_digest(modules),
     }
@@ -93,7 +98,7 @@ def resolved(settings: EvaluateSettings) -> dict[str, Any]:
     Of paths only the last part is kept: folders may carry a person's name.
     """
     config = asdict(settings)
-    for own in ("window", "shard", "store", "device", "threads", "batch"):
+    for own in ("window", "shard", "store", "device", "threads", "batch", "registration"):
         del config[own]
     path = settings.model.path
     config["model"]["path"] = path and Path(path).name
@@ -107,8 +112,16 @@ def resolved(settings: EvaluateSettings) -> dict[str, Any]:
 
 
 def run_folder(settings: EvaluateSettings, *, panel: str, digest: str) -> Path:
-    """`outputs/<arm>-<panel>-<digest>`: one configuration, one folder."""
-    return Path(settings.store.root) / f"{arm_name(settings)}-{panel}-{digest[:8]}"
+    """`outputs/<arm>-<panel>-<digest>`: one configuration, one folder.
+
+    A registration's arm has one of its own, `<experiment>-<arm>-<digest>-<lock>`: what was made
+    outside of it never passes for it.
+    """
+    stamp = settings.registration
+    if stamp is None:
+        return Path(settings.store.root) / f"{arm_name(settings)}-{panel}-{digest[:8]}"
+    name = f"{stamp['experiment']}-{stamp['arm']}-{digest[:8]}-{stamp['lock'][:8]}"
+    return Path(settings.store.root) / (f"{name}-exploratory" if stamp["exploratory"] else name)
 
 
 def run(settings: EvaluateSettings, panel: Panel, *, load: Load, decode: DecodeFrames) -> Outcome:
@@ -234,7 +247,7 @@ def _attributes(
         "seed": settings.seed,
         "horizon": policy.horizon,
         "state_copy_absent": lacking,
-        "registration": None,
+        "registration": settings.registration and dict(settings.registration),
     }
 
 

@@ -91,6 +91,16 @@ def code_digest(modules: Sequence[str], *, package: Path = PACKAGE) -> str:
     Raises:
         ValueError: a module does not exist.
     """
+    return digest(_texts(modules, package))
+
+
+def module_digests(modules: Sequence[str], *, package: Path = PACKAGE) -> dict[str, str]:
+    """SHA-256 (hex) of each module that `code_digest` counts: which of them changed, by name."""
+    return {name: digest(text) for name, text in sorted(_texts(modules, package).items())}
+
+
+def _texts(modules: Sequence[str], package: Path) -> dict[str, list[str]]:
+    """The tokens of modules, and of all they import from the same package."""
     waiting = [_known_module(name, package) for name in modules]
     texts: dict[str, list[str]] = {}
     while waiting:
@@ -101,7 +111,7 @@ def code_digest(modules: Sequence[str], *, package: Path = PACKAGE) -> str:
         tree = ast.parse(source)
         texts[name] = list(_tokens(source, tree))
         waiting += [*_imports(name, tree, package), *_enclosing(name)]
-    return digest(texts)
+    return texts
 
 
 def _known_module(name: str, package: Path) -> str:
@@ -227,7 +237,7 @@ def environment(*, threads: int | None = None) -> dict[str, Any]:
         "machine": platform.machine(),
         "versions": {name: _version(name) for name in LIBRARIES},
         "threads": threads,
-        **_checkout(PACKAGE),
+        **checkout(PACKAGE),
     }
 
 
@@ -238,11 +248,11 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _checkout(package: Path) -> dict[str, Any]:
-    """The commit that a folder is tracked at, and whether the checkout differs from it."""
-    tracked = _git(package, "ls-files", "--error-unmatch", "__init__.py")
-    commit = _git(package, "rev-parse", "HEAD") if tracked else None
-    changes = _git(package, "status", "--porcelain") if commit else None
+def checkout(folder: Path, *, file: str = "__init__.py") -> dict[str, Any]:
+    """The commit that a folder's file is tracked at, and whether the checkout differs from it."""
+    tracked = _git(folder, "ls-files", "--error-unmatch", file)
+    commit = _git(folder, "rev-parse", "HEAD") if tracked else None
+    changes = _git(folder, "status", "--porcelain") if commit else None
     return {
         "commit": commit.strip() if commit else None,
         "dirty": None if changes is None else bool(changes.strip()),

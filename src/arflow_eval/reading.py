@@ -21,6 +21,7 @@ import xarray
 
 from arflow_eval import refusal
 from arflow_eval.reads import expectations, guards, registered
+from arflow_eval.reads.made import made_arm
 from arflow_eval.reads.oracles import Fired
 from arflow_eval.reads.pairing import Arms, cut_to_subset, in_panel_order, longest_window
 from arflow_eval.reads.settings import checked
@@ -75,6 +76,7 @@ def run_read(
     arms: Mapping[str, Path | str | xarray.Dataset],
     *,
     measure: Measure,
+    standing: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Carry out a read and return its report as JSON values.
 
@@ -90,13 +92,33 @@ def run_read(
             `subset` of frames in one arm is joined, or the roles that are cut to one.
         arms: run folders, stores or opened datasets, by role.
         measure: the function that turns arms and settings into findings.
+        standing: of a registered read, its `status`, the `status_reason` and the `registration`.
 
     Raises:
         Refusal: a role or setting is missing or unknown (usage), a store cannot be opened, or a
             guard fails. There is no report then.
     """
     _demand_oracles(json.dumps(definition, sort_keys=True), measure)
-    return _carry(definition, arms, measure=measure)
+    report = _carry(definition, arms, measure=measure)
+    report["extended"] |= standing or {}
+    return report
+
+
+def rehearse(definition: Mapping[str, Any], roles: Collection[str], *, measure: Measure) -> None:
+    """Refuse a read that could not be carried out, before there are stores to read.
+
+    Its names, settings, guards and expectations are checked and its oracles run; expectations
+    without oracles are answered on a made arm in every role, so that every path leads somewhere.
+    """
+    analysis = {key: definition.get(key, default) for key, default in ANALYSIS.items()}
+    expectations.check(analysis)
+    registered.chosen(analysis["guards"])
+    _checked_settings(definition, roles, measure=measure)
+    _demand_oracles(json.dumps(definition, sort_keys=True), measure)
+    if analysis["expectations"] and not analysis["oracles"]:
+        arms = dict.fromkeys(roles, made_arm(chunk_mae=1.0))
+        bare = {**definition, "guards": {}, "subset": False, "window": None}
+        _carry(bare, arms, measure=measure)
 
 
 @functools.cache
@@ -125,12 +147,7 @@ def _carry(
     expectations.check(analysis)
     own = registered.chosen(analysis["guards"])
     roles, wanted = _roles(measure, given=arms), _settings(measure)
-    settings = {
-        key: value for key, value in definition.items() if key not in {*DESCRIPTION, *ANALYSIS}
-    }
-    _check_names("arm", given=arms, wanted=roles)
-    _check_names("setting of the read", given=settings, wanted=wanted - GIVEN)
-    settings = checked(settings)
+    settings = _checked_settings(definition, arms, measure=measure)
     stores = {role: _opened(role, arms[role]) for role in roles}
     opened, cut = _joined(stores, subset=analysis["subset"])
     passed = _guarded(guards.BEFORE_PAIRING, opened, settings)
@@ -164,6 +181,18 @@ def _carry(
             **extended,
         },
     }
+
+
+def _checked_settings(
+    definition: Mapping[str, Any], given: Collection[str], *, measure: Measure
+) -> dict[str, Any]:
+    """The settings of a read's measure, which takes these and these arms."""
+    settings = {
+        key: value for key, value in definition.items() if key not in {*DESCRIPTION, *ANALYSIS}
+    }
+    _check_names("arm", given=given, wanted=_roles(measure, given=given))
+    _check_names("setting of the read", given=settings, wanted=_settings(measure) - GIVEN)
+    return checked(settings)
 
 
 def _concluded(analysis: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
@@ -220,6 +249,8 @@ def report_digest(report: Mapping[str, Any]) -> str:
             remedy="rerun the same evaluate command, it resumes",
         )
     identity = [about["read"], about["definition"], fingerprints]
+    if "registration" in about:
+        identity.append(about["registration"])
     if "read_from" in about:
         identity.append(about["read_from"])
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
@@ -251,7 +282,7 @@ def _settings(measure: Measure) -> set[str]:
     return {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
 
 
-def _check_names(kind: str, *, given: Mapping[str, Any], wanted: Collection[str]) -> None:
+def _check_names(kind: str, *, given: Collection[str], wanted: Collection[str]) -> None:
     for name in given:
         if name not in wanted:
             close = refusal.nearest(name, wanted)

@@ -100,6 +100,7 @@ class EvaluateSettings:
     device: str
     threads: int
     batch: int
+    registration: Mapping[str, Any] | None = None  # which locked arm this is; None: none
 
 
 def evaluate_settings(config: Mapping[str, Any]) -> EvaluateSettings:
@@ -107,7 +108,8 @@ def evaluate_settings(config: Mapping[str, Any]) -> EvaluateSettings:
 
     `decode.T` null means 1 for sampled draws of a token policy and 0 for its greedy read;
     `decode.steps` null means 10 for a flow policy; `decode.determinism` null means exact on a
-    CPU with one thread, else fixed_shape. A sealed panel is a guard refusal.
+    CPU with one thread, else fixed_shape. A sealed panel is a guard refusal, except in the run of
+    a registration's locked arm.
     """
     model = _model(config["model"])
     device = _device(config["device"])
@@ -128,10 +130,16 @@ def evaluate_settings(config: Mapping[str, Any]) -> EvaluateSettings:
         device=device,
         threads=threads,
         batch=whole(config["batch"], key="batch", least=1),
+        registration=config.get("registration"),
     )
-    if settings.panel.sealed:
+    if settings.panel.sealed and not opens_sealed(settings):
         raise refusal.sealed_panel(settings.panel.name)
     return settings
+
+
+def opens_sealed(settings: EvaluateSettings) -> bool:
+    """Whether these are the settings of a locked arm, which alone may open a sealed panel."""
+    return bool((settings.registration or {}).get("opens_sealed"))
 
 
 def arm_name(settings: EvaluateSettings) -> str:

@@ -6,7 +6,7 @@ missing values, values of the wrong type, code outside this package.
 
 import copy
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +35,9 @@ else:  # its bases are typing's old ones, of which beartype warns where it check
     DictConfig = Any
 
 Application = Literal["evaluate", "read"]
+# A valid configuration that names an experiment, and those of its values that were given by key,
+# -> the configuration that a registration locked in their place.
+Arrange = Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
 HYDRA: Final = "1.3"
 
 
@@ -55,6 +58,13 @@ def compose(application: Application, overrides: Sequence[str]) -> dict[str, Any
     with hydra_errors():
         book = open_book(application, overrides)
         return book.checked(single_run(book.task))
+
+
+def valid(application: Application, overrides: Sequence[str]) -> dict[str, Any]:
+    """As `compose`, but open where a required value is not given, and fit for nothing yet."""
+    with hydra_errors():
+        book = open_book(application, overrides)
+        return book.valid(single_run(book.task))
 
 
 def single_run(overrides: Sequence[Override]) -> list[str]:
@@ -83,6 +93,7 @@ class Book:
     hydra: Hydra
     composed: DictConfig
     groups: Mapping[str, list[str]]
+    arrange: Arrange | None = None
     _plain: dict[tuple[str, ...], dict[str, Any]] = field(default_factory=dict)
 
     def load(self, overrides: Sequence[str], *, mode: RunMode) -> DictConfig:
@@ -116,14 +127,30 @@ class Book:
     def checked(self, overrides: Sequence[str]) -> dict[str, Any]:
         """The configuration of a run: valid, complete and fit for its application."""
         config = self.valid(overrides)
-        optional = {"arms"} if config.get("oracle") is True else set()  # made, not read
+        locked = config.get("experiment") is not None
+        if locked and self.arrange is not None:
+            config = self.arrange(config, self.given(overrides))
+        # oracles read made arms, an experiment its own
+        optional = {"arms"} if locked or config.get("oracle") is True else set()
         keys.check_missing({key: node for key, node in config.items() if key not in optional})
         if self.application == "evaluate":
             evaluate_settings(config)
         return config
 
+    def given(self, overrides: Sequence[str]) -> dict[str, Any]:
+        """The values that overrides give, by dotted key; an option gives all keys of its group."""
+        config = keys.leaves(self.plain(overrides))
+        named = [override.key_or_group for override in parse(overrides)]
+        return {
+            key: value
+            for key, value in config.items()
+            if any(key == name or key.startswith(f"{name}.") for name in named)
+        }
 
-def open_book(application: Application, overrides: Sequence[str]) -> Book:
+
+def open_book(
+    application: Application, overrides: Sequence[str], *, arrange: Arrange | None = None
+) -> Book:
     """An application's configurations and the options of its groups, before any task override."""
     parsed = parse(overrides)
     own = tuple(str(it.input_line) for it in parsed if it.is_hydra_override())
@@ -131,7 +158,7 @@ def open_book(application: Application, overrides: Sequence[str]) -> Book:
     hydra, composed, groups = _library(application, own)
     node = cast("dict[str, Any]", OmegaConf.to_container(composed.hydra, resolve=False))
     keys.check_targets({"hydra": node}, within=("hydra.", "hydra_plugins."))
-    return Book(application, own, task, hydra, composed, groups)
+    return Book(application, own, task, hydra, composed, groups, arrange)
 
 
 @functools.cache

@@ -19,6 +19,7 @@ from hydra.types import HydraContext, RunMode
 from arflow_eval import jobs, refusal
 from arflow_eval.compose.book import (
     Application,
+    Arrange,
     Book,
     hydra_errors,
     open_book,
@@ -29,15 +30,22 @@ from arflow_eval.jobs import Job, Task
 from arflow_eval.settings import EvaluateSettings, evaluate_settings
 
 
-def application(name: Application, task: Task, argv: Sequence[str] | None = None) -> int:
+def application(
+    name: Application,
+    task: Task,
+    argv: Sequence[str] | None = None,
+    *,
+    arrange: Arrange | None = None,
+) -> int:
     """Run a command line: flags of Hydra and overrides (those of the process by default).
 
     Runs `task` once for every different configuration of a sweep, and returns the worst status.
     A task returns its status; a refusal it raises becomes its status, and never stops a sweep.
+    `arrange` turns a configuration that names an experiment into the one its registration locked.
     """
     try:
         with hydra_errors():
-            run = _prepare(name, task, sys.argv[1:] if argv is None else argv)
+            run = _prepare(name, task, sys.argv[1:] if argv is None else argv, arrange)
         return run()
     except refusal.Refusal as refused:
         return jobs.report(refused)
@@ -45,7 +53,9 @@ def application(name: Application, task: Task, argv: Sequence[str] | None = None
         return jobs.INTERRUPTED
 
 
-def _prepare(name: Application, task: Task, argv: Sequence[str]) -> Callable[[], int]:
+def _prepare(
+    name: Application, task: Task, argv: Sequence[str], arrange: Arrange | None
+) -> Callable[[], int]:
     """Everything that can be refused, and then what is left to run."""
     parser = get_args_parser()
     arguments = _arguments(parser, argv)
@@ -58,7 +68,7 @@ def _prepare(name: Application, task: Task, argv: Sequence[str]) -> Callable[[],
         arguments.overrides.append(f"hydra.searchpath=['file://{folder}']")
     if arguments.hydra_help or arguments.shell_completion:
         return functools.partial(_show, open_book(name, []), parser, arguments)
-    book = open_book(name, arguments.overrides)
+    book = open_book(name, arguments.overrides, arrange=arrange)
     if arguments.cfg or arguments.help or arguments.info:
         book.valid(single_run(book.task))
         return functools.partial(_show, book, parser, arguments)

@@ -2,9 +2,13 @@
 
 import importlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from arflow_eval import keys, refusal
+from arflow_eval.contracts import Panel
+from arflow_eval.panel import cut
+from arflow_eval.settings import EvaluateSettings, opens_sealed
 from arflow_eval.values import did_you_mean
 
 
@@ -34,3 +38,25 @@ def call_target(target: str) -> Callable[..., Any]:
         )
     function: Callable[..., Any] = found
     return function
+
+
+def load_panel(settings: EvaluateSettings) -> Panel:
+    """The panel of a configuration; a sealed one only for the locked run of a registration."""
+    chosen = settings.panel
+    opened = {"opened": True} if chosen.sealed and opens_sealed(settings) else {}
+    panel: Panel = call_target(chosen.target)(
+        name=chosen.name,
+        plan=chosen.plan,
+        digest=chosen.digest,
+        steps=chosen.steps,
+        root=chosen.root,
+        repos=chosen.repos,
+        units=chosen.units,
+        cameras=chosen.cameras,
+        names=chosen.names,
+        cache=chosen.cache,
+        **opened,
+    )
+    if chosen.subset is not None:
+        panel = cut.subset(panel, Path(chosen.subset).expanduser())
+    return panel if chosen.limit is None else cut.limit(panel, chosen.limit)

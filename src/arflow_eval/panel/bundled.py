@@ -121,11 +121,20 @@ class PushT:
         )
 
 
-def pusht(*, name: str, plan: str, digest: str | None, steps: int, **elsewhere: object) -> Panel:
+def pusht(
+    *,
+    name: str,
+    plan: str,
+    digest: str | None,
+    steps: int,
+    opened: bool = False,
+    **elsewhere: object,
+) -> Panel:
     """The bundled demonstrations at the frames of `data/{plan}`, `steps` recorded actions each.
 
-    Raises a guard refusal where the plan, whatever it is called, lists a sealed episode, and a
-    usage refusal where a key says something of data that lies `elsewhere`.
+    Raises a guard refusal where the plan, whatever it is called, lists a sealed episode, unless
+    it is `opened` by the locked run of a registration; and a usage refusal where a key says
+    something of data that lies `elsewhere`.
     """
     for key, value in elsewhere.items():
         if value is not None and (key, value) != ("units", SPACE.state_units):
@@ -141,7 +150,7 @@ def pusht(*, name: str, plan: str, digest: str | None, steps: int, **elsewhere: 
             remedy="choose panel=pusht",
         )
     listed = read_plan(DATA / plan, digest=digest)
-    if {frame.episode for frame in listed.frames} & sealed_episodes():
+    if not opened and {frame.episode for frame in listed.frames} & sealed_episodes():
         raise refusal.sealed_panel(name)
     tables = hashlib.sha256(STATISTICS.read_bytes()).hexdigest()
     identity = f"{SHA256}:{tables}:{listed.digest}:{steps}"

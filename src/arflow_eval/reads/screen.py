@@ -88,16 +88,21 @@ def _answer(entry: Any) -> str:
 
 
 def title(report: Mapping[str, Any]) -> Text:
-    """The name and the question of a read."""
+    """The name and the question of a read, after what its registration deviated in."""
     about = report["extended"]
-    return Text(f"{about['read']}: {about['question']}", style="bold")
+    deviations = about.get("registration", {}).get("deviations", [])
+    shown = Text("".join(f"DEVIATION, {each}\n" for each in deviations), style="red")
+    return shown.append(f"{about['read']}: {about['question']}", style="bold")
 
 
 def standing(report: Mapping[str, Any]) -> list[Text]:
     """What a report may be taken for: its status, and how far its claim goes."""
     about = report["extended"]
+    stamp = about.get("registration")
+    registered = f"registration: {stamp['experiment']}, read {stamp['read']}" if stamp else ""
     return [
         Text(f"status: {about['status']} ({about['status_reason']})"),
+        *([Text(f"{registered}, lock {stamp['lock'][:12]}")] if stamp else []),
         Text(f"claim: {about['claim_boundary']}"),
     ]
 
