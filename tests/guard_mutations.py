@@ -203,6 +203,7 @@ LONE_FAMILY: Final[Mutations] = {
 MUTATIONS: Final[Mapping[str, Mutations]] = {
     "paired_delta": {**of_pairs("treatment"), **of_horizons("treatment")},
     "power": {**of_pairs("treatment"), **of_horizons("treatment")},
+    "gain_difference": {**of_pairs("theirs_changed"), **of_horizons("theirs_changed")},
     "cost": of_stores("run"),
     "ar_sampled_draws": {
         **of_pairs("draws"),

@@ -96,6 +96,21 @@ def pair() -> Arms:
     return {"treatment": treatment, "control": control}
 
 
+def gains() -> Arms:
+    """A change that takes a fifth off our errors, and a tenth off those of another policy."""
+    plain = _greedy(5.8026)
+    named = {
+        "ours_changed": 0.8,
+        "ours_plain": 1.0,
+        "theirs_changed": 0.9 * 1.2,
+        "theirs_plain": 1.2,
+    }
+    return {
+        role: planted(plain, factor=factor, draws=1, name=f"{role}@0", temperature=0.0)
+        for role, factor in named.items()
+    }
+
+
 def sampled(*, factor: float = 0.95) -> Arms:
     """Greedy, and ten equal draws at T = 1 with its errors times a factor."""
     greedy = _greedy(5.8026)
@@ -204,6 +219,7 @@ MADE: Final[Mapping[str, Callable[[Path], Arms]]] = {
     "draws_fairness": lambda _: fair_pair(),
     "energy_score": lambda _: one_family(),
     "energy_score_flow": lambda _: families(),
+    "gain_difference": lambda _: gains(),
     "matched_window": lambda _: candidates(),
     "paired_delta": lambda _: pair(),
     "power": lambda _: pair(),

@@ -185,6 +185,7 @@ COMMANDED = {
     "draws_fairness": "stated_draws of control in a name",
     "energy_score": "same_checkpoint",
     "energy_score_flow": "no_temperature",
+    "gain_difference": "same_baselines",
     "matched_window": "fills_exactly of the tail",
     "paired_delta": "same_truth",
     "power": "same_frames",

@@ -25,6 +25,8 @@ CLASSES: Final[tuple[tuple[str, KeyClass], ...]] = (
     ("arms.*.store.root", "operational"),
     ("arms.*.store.block", "operational"),
     ("arms.*.model.path", "operational"),  # its content is pinned, or bound once
+    ("arms.*.panel.root", "operational"),
+    ("arms.*.panel.cache", "operational"),
     ("arms.*.panel.plan", "operational"),  # its content is pinned by panel.digest
     ("gates.*.device_hours", "operational"),
     ("gates.*.measured_frames", "operational"),

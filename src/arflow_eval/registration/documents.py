@@ -13,7 +13,10 @@ from arflow_eval import provenance, refusal
 
 SHORT: Final = 12  # hex digits that name which key changed; whole digests say whether one did
 SECOND: Final = "%Y-%m-%dT%H:%M:%SZ"
-PATHS: Final = ("model.path", "panel.plan", "decode.tickets", "store.root")
+PATHS: Final = (
+    *("model.path", "panel.plan", "panel.root", "panel.cache", "panel.subset"),
+    *("decode.tickets", "store.root"),
+)
 
 
 def now() -> str:
