@@ -872,3 +872,16 @@ def test_what_cannot_be_compared_is_refused(words: list[str], here: Path) -> Non
 @pytest.fixture(autouse=True)
 def _no_folder_of_registrations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ARFLOW_EVAL_EXPERIMENTS", raising=False)
+
+
+def test_the_one_verify_command_takes_a_registration(
+    done: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["verify", "experiments/tiny"]) == 0
+    head, *parts = capsys.readouterr().out.splitlines()
+    assert head.startswith("intact    experiments/tiny: ")
+    assert any("amendment" in line for line in parts)
+    (done / "lock.json").write_text((done / "lock.json").read_text().replace("hold_last", "hold_l"))
+    assert cli.main(["verify", "experiments/tiny", "--json"]) == refusal.DAMAGE
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["kind"], found["state"]) == ("registration", "changed")

@@ -164,7 +164,7 @@ def _carry(
     extended = found.pop("extended", {})
     return {
         **found,
-        **_concluded(analysis, {**found, "anchors": anchors}),
+        **_concluded(analysis, {**found, "anchors": anchors, "extended": extended}),
         "extended": {
             "read": definition["name"],
             "question": definition["question"],

@@ -2,7 +2,7 @@
 
 A comparison is `{value: PATH, is: below|above, than: NUMBER or anchor}`, with `size: true` where
 the magnitude counts on both sides, or `{interval: PATH, excludes: NUMBER}`. A path is dotted keys
-of the findings, of `anchors` or of `expectations`.
+of the findings, of what is `extended`, of `anchors` or of `expectations`.
 """
 
 import re

@@ -80,6 +80,8 @@ def read_plan(folder: Path) -> Plan:
                 )
     words = {key: it for key, it in document.items() if key not in ("name", "arms", "reads")}
     text(words["question"], key="question")
+    if not isinstance(words.get("notes", []), list):
+        raise refusal.usage("notes is no list", expected="a list of notes", remedy="write - NOTE")
     return Plan(name=folder.name, arms=arms, reads=reads, words=words)
 
 

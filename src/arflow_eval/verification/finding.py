@@ -1,7 +1,8 @@
 """What a verification says of one artefact."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 from arflow_eval import refusal
 from arflow_eval.contracts import FrameId
@@ -12,6 +13,26 @@ EXIT_CODES: Final[dict[State, int]] = {
     "waiting": refusal.WAITING,
     "damaged": refusal.DAMAGE,
 }
+
+
+SHOWN: Final = 10  # frames of a variable, and ranges of unwritten rows
+
+
+class Verified(Protocol):
+    """What the verification of any artefact says."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 intact, 4 waiting, 5 changed or damaged."""
+        ...
+
+    def lines(self) -> Iterator[str]:
+        """In words, its state first."""
+        ...
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as JSON."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -67,6 +88,17 @@ class Finding:
             return "damaged"
         return "waiting" if self.unwritten or not self.sealed else "intact"
 
+    def lines(self) -> Iterator[str]:
+        """In words: its state, what is unwritten, and the first frames of every damage."""
+        yield f"{self.state:<9} {self.path}: {_said(self)}"
+        for each in self.damage:
+            yield f"  {', '.join(each.variables)}: {each.how}{_count(each)}"
+            for row, frame in list(zip(each.rows, each.frames, strict=True))[:SHOWN]:
+                place = f"{frame.repo} episode {frame.episode} frame {frame.frame_index}"
+                yield f"    row {row:<8,} {place}"
+            if len(each.rows) > SHOWN:
+                yield f"    and {len(each.rows) - SHOWN:,} more; --json lists all"
+
     @property
     def exit_code(self) -> int:
         """0 intact, 4 waiting, 5 damaged."""
@@ -84,3 +116,24 @@ class Finding:
             "fingerprint": self.fingerprint,
             "damage": [each.as_json() for each in self.damage],
         }
+
+
+def _said(found: Finding) -> str:
+    if found.state == "damaged":
+        rows = {row for each in found.damage for row in each.rows}
+        said = f"{len(rows):,} of {found.total:,} frames damaged" if rows else "damaged"
+    elif found.state == "intact":
+        return f"{found.total:,} frames, fingerprint {found.fingerprint}"
+    else:
+        said = f"{found.total - sum(map(len, found.unwritten)):,} of {found.total:,} frames intact"
+    if found.unwritten:
+        listed = [f"{rows.start}-{rows.stop - 1}" for rows in found.unwritten[:SHOWN]]
+        more = len(found.unwritten) - len(listed)
+        said += f"; unwritten rows {', '.join(listed)}{f' and {more:,} more ranges' * bool(more)}"
+    elif not found.sealed:
+        said += "; not yet checked and sealed, rerun its evaluate command"
+    return said
+
+
+def _count(each: Damage) -> str:
+    return f" ({len(each.rows):,} frame{'s' * (len(each.rows) > 1)})" if each.rows else ""

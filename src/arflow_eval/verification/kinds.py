@@ -7,7 +7,8 @@ from typing import Final
 
 from arflow_eval import refusal
 from arflow_eval.runs import is_run, run_folder, run_folders
-from arflow_eval.verification.finding import Finding
+from arflow_eval.verification.finding import Finding, Verified
+from arflow_eval.verification.registrations import is_registration, verify_registration
 from arflow_eval.verification.stores import verify_store
 
 REPORT: Final = "report.json"
@@ -19,7 +20,7 @@ class Kind:
 
     name: str
     recognises: Callable[[Path], bool]
-    verify: Callable[[Path], Finding]
+    verify: Callable[[Path], Verified]
 
 
 def _is_report(path: Path) -> bool:
@@ -34,9 +35,10 @@ def _refuse_report(path: Path) -> Finding:
     )
 
 
-KINDS: Final = (
+KINDS: Final[tuple[Kind, ...]] = (
     Kind("store", lambda path: is_run(run_folder(path)), verify_store),
     Kind("report", _is_report, _refuse_report),
+    Kind("registration", is_registration, verify_registration),
 )
 
 
