@@ -885,3 +885,11 @@ def test_the_one_verify_command_takes_a_registration(
     assert cli.main(["verify", "experiments/tiny", "--json"]) == refusal.DAMAGE
     (found,) = json.loads(capsys.readouterr().out)
     assert (found["kind"], found["state"]) == ("registration", "changed")
+
+
+def test_reports_may_be_kept_with_their_registration(done: Path) -> None:
+    for path in Path("outputs").glob("paired_delta-*"):
+        (done / "reports").mkdir(exist_ok=True)
+        path.rename(done / "reports" / path.name)
+    found = [each for each in verify(done) if each.what.startswith("report")]
+    assert {each.state for each in found} == {"intact"}

@@ -7,7 +7,7 @@ may verify what an earlier one made.
 import hashlib
 import itertools
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +19,7 @@ from arflow_eval.registration.folders import Found, stores
 from arflow_eval.registration.plan import NAME
 
 State = Literal["intact", "changed", "missing"]
+REPORTS = "reports"
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,8 @@ def lines(found: list[Checked]) -> list[str]:
 def verify(folder: Path, *, outputs: Path = Path("outputs")) -> list[Checked]:
     """Recompute a registration's chain from its files, and say of each what state it is in.
 
-    Stores and reports are looked for below `outputs`, whatever their folders are called.
+    Stores and reports are looked for below `outputs`, whatever their folders are called, and
+    reports that were kept with the registration in its folder `reports`.
     """
     try:
         lock = chain.read_lock(folder)
@@ -66,7 +68,7 @@ def verify(folder: Path, *, outputs: Path = Path("outputs")) -> list[Checked]:
         *amendments,
         *broken,
         *_stores(lock, document, entries, outputs=outputs),
-        *_reports(entries, outputs=outputs),
+        *_reports(entries, places=(outputs, folder / REPORTS)),
     ]
 
 
@@ -203,10 +205,11 @@ def _store_problems(
     return [*problems, f"rows {rows[0]} to {rows[-1]}"] if rows else problems
 
 
-def _reports(entries: list[ledger.Entry], *, outputs: Path) -> Iterator[Checked]:
-    """Every report that the ledger recorded, wherever below `outputs` it lies."""
+def _reports(entries: list[ledger.Entry], *, places: Sequence[Path]) -> Iterator[Checked]:
+    """Every report that the ledger recorded, wherever below some folders it lies."""
     last = {it["what"]["report"]: it["what"] for it in entries if it["kind"] == "reported"}
-    there = sorted({*outputs.glob("*/report.json"), *outputs.glob("*/*/report.json")})
+    patterns = ("*/report.json", "*/*/report.json")
+    there = sorted({path for place in places for it in patterns for path in place.glob(it)})
     digests = {hashlib.sha256(path.read_bytes()).hexdigest(): path for path in there}
     named = {path.parent.name: path for path in there}
     for name, what in last.items():
