@@ -9,6 +9,7 @@ import pytest
 from arflow_eval import cli
 from arflow_eval.registration.composing import composed
 from arflow_eval.registration.plan import read_plan
+from arflow_eval.registration.verifying import verify
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 NAMES = sorted(folder.name for folder in EXPERIMENTS.iterdir() if folder.is_dir())
@@ -54,3 +55,10 @@ def test_pusht_fairness_leaves_nothing_open() -> None:
     assert questions == []
     assert {arm["panel"]["name"] for arm in document["arms"].values()} == {"pusht_sealed"}
     assert json.dumps(document, allow_nan=False)
+
+
+@pytest.mark.parametrize("name", [it for it in NAMES if (EXPERIMENTS / it / "lock.json").is_file()])
+def test_what_was_locked_here_is_what_it_was(name: str) -> None:
+    found = verify(EXPERIMENTS / name)
+    assert [each for each in found if each.state == "changed"] == []
+    assert {each.state for each in found if not each.what.startswith("store")} == {"intact"}
