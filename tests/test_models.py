@@ -45,8 +45,9 @@ def load(name: str, panel: Panel, *overrides: str) -> Policy:
 
 @pytest.fixture(scope="module")
 def brought(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """What must be given beside `model=NAME`: a tiny checkpoint that needs no camera."""
+    """What must be given beside `model=NAME`: a tiny checkpoint without cameras, or a function."""
     found: dict[str, list[str]] = {name: [] for name in MODELS}
+    found["python"] = ["model.function=own_policy:held_state"]
     for name, kind in BROUGHT.items():
         folder = tmp_path_factory.mktemp(name)
         tiny.write(folder, kind, cameras=())

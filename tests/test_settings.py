@@ -22,6 +22,7 @@ GREEDY: dict[str, Any] = {
         "family": "token",
         "path": None,
         "dtype": "float32",
+        "function": None,
     },
     "decode": {
         "_target_": "arflow_eval.decode.frames.decode",

@@ -38,6 +38,8 @@ def evaluate(config: Mapping[str, Any]) -> evaluation.Outcome:
 def load_policy(settings: EvaluateSettings, panel: Panel) -> Policy:
     """The policy of a configuration; this is where a model's stack is imported."""
     load = compose.call_target(settings.model.target)
+    named = settings.model.function
+    own = {} if named is None else {"function": named}
     policy: Policy = load(
         folder=checkpoint_folder(settings.model.path),
         dtype=settings.model.dtype,
@@ -45,6 +47,7 @@ def load_policy(settings: EvaluateSettings, panel: Panel) -> Policy:
         threads=settings.threads,
         steps=panel.steps,
         space=panel.space,
+        **own,
     )
     return policy
 

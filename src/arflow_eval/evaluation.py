@@ -4,6 +4,7 @@ Everything that can change a number is in the digest that names the store; every
 recorded beside it. Rerunning the same settings resumes; a complete store is only read.
 """
 
+import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -27,6 +28,7 @@ from arflow_eval.contracts import (
 )
 from arflow_eval.decode import tickets
 from arflow_eval.decode.probe import probe
+from arflow_eval.model import function
 from arflow_eval.progress import Advance, frames_done
 from arflow_eval.sampling import measures, padded_frames, sampling
 from arflow_eval.settings import EvaluateSettings, arm_name, checkpoint_folder
@@ -76,6 +78,7 @@ def identity_on(settings: EvaluateSettings, *, panel: str) -> dict[str, Any]:
             "target": model.target,
             "dtype": model.dtype,
             "checkpoint": provenance.folder_digest(folder) if folder else None,
+            **_function(model.function),
         },
         "decode": {
             **{name: value for name, value in vars(decode).items() if name not in NO_PART},
@@ -90,6 +93,13 @@ def identity_on(settings: EvaluateSettings, *, panel: str) -> dict[str, Any]:
         "seed": settings.seed,
         "code": provenance.code_digest(modules),
     }
+
+
+def _function(named: str | None) -> dict[str, str]:
+    """A user's own function by its name and the source of its module."""
+    if named is None:
+        return {}
+    return {"function": named, "source": hashlib.sha256(function.source(named)).hexdigest()}
 
 
 def resolved(settings: EvaluateSettings) -> dict[str, Any]:

@@ -31,18 +31,23 @@ from arflow_eval.values import (
 BUNDLED: Final = Path(__file__).parent / "model" / "bundled"
 CHECKPOINT_FILES: Final = ("config.json", "model.safetensors")
 FAMILIES: Final[tuple[str, ...]] = get_args(Family)
+OWN_FUNCTION: Final = "arflow_eval.model.function.load"
 DTYPES: Final = ("float32", "bfloat16")
 
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """Which policy to load, and from where. `path` is null for a policy without weights."""
+    """Which policy to load, and from where.
+
+    `path` is null for a policy without weights; `function` is a user's own, of model=python.
+    """
 
     target: str
     name: str
     family: Family
     path: str | None
     dtype: str
+    function: str | None
 
 
 @dataclass(frozen=True)
@@ -176,13 +181,26 @@ def checkpoint_folder(path: str | None) -> Path | None:
 def _model(config: Mapping[str, Any]) -> ModelSettings:
     path = text_or_null(config["path"], key="model.path")
     checkpoint_folder(path)
+    target = text(config["_target_"], key="model._target_")
     return ModelSettings(
-        target=text(config["_target_"], key="model._target_"),
+        target=target,
         name=plain_name(config["name"], key="model.name"),
         family=cast("Family", choice(config["family"], key="model.family", known=FAMILIES)),
         path=path,
         dtype=choice(config["dtype"], key="model.dtype", known=DTYPES),
+        function=_function(config["function"], target=target),
     )
+
+
+def _function(value: Any, *, target: str) -> str | None:
+    named = text_or_null(value, key="model.function")
+    if named is not None and target != OWN_FUNCTION:
+        raise refusal.usage(
+            f"model.function={named} with {target}",
+            expected="a function with model=python alone",
+            remedy="choose model=python, or drop model.function",
+        )
+    return named
 
 
 def _tokens(value: Any, *, family: Family) -> bool:
