@@ -3,7 +3,6 @@
 A path is a run folder, its predictions.zarr, or a folder that holds runs.
 """
 
-import argparse
 import json
 import sys
 import time
@@ -17,7 +16,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from arflow_eval import jobs, refusal, store
+from arflow_eval import jobs, plain, refusal, store
 from arflow_eval.costs import PARTS, Cost, read_timings, run_cost
 from arflow_eval.progress import duration
 from arflow_eval.reads.screen import figure
@@ -29,7 +28,7 @@ LEGEND: Final = (
     "left: of one process; prefill to reference: percent of the seconds;"
     " first, further: seconds of a frame's first draw and of each other one"
 )
-FLAGS: Final = ("--json", "--help")
+FORMS: Final = "arflow-eval status [PATH ...] [--json]"
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,7 @@ def _seconds(cost: Cost | None) -> list[str]:
 def _show(asked: Mapping[str, Any]) -> int:
     """Print what is known of every run; one that cannot be read hides no other."""
     found, codes = [], []
-    folders = [run for path in asked["paths"] for run in run_folders(Path(path))]
+    folders = [run for path in asked["words"] or ["outputs"] for run in run_folders(Path(path))]
     for folder in dict.fromkeys(folders):
         try:
             found.append(run_status(folder))
@@ -153,33 +152,9 @@ def _show(asked: Mapping[str, Any]) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `status` with the given words, the command line's by default; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="arflow-eval status", description=__doc__, add_help=False, exit_on_error=False
-    )
-    parser.add_argument(
-        "paths", nargs="*", default=["outputs"], metavar="PATH", help="outputs by default"
-    )
+    parser = plain.parser("status", description=__doc__, words="outputs by default")
     parser.add_argument("--json", action="store_true", help="one JSON list, an entry a run")
-    parser.add_argument("-h", "--help", action="store_true", help="show this and end")
-    try:
-        arguments, unknown = parser.parse_known_args(argv)
-    except argparse.ArgumentError as error:
-        return jobs.report(_wrong(str(error)))
-    if unknown:
-        return jobs.report(_wrong(f"unknown flag {unknown[0]}", close=unknown[0]))
-    if arguments.help:
-        sys.stdout.write(parser.format_help())
-        return 0
-    return jobs.run(_show, vars(arguments))
-
-
-def _wrong(found: str, *, close: str = "") -> refusal.Refusal:
-    nearest = refusal.nearest(close, FLAGS)
-    return refusal.usage(
-        found,
-        expected="arflow-eval status [PATH ...] [--json]",
-        remedy=f"did you mean {nearest}?" if nearest else "see arflow-eval status --help",
-    )
+    return plain.run(parser, argv, _show, forms=FORMS)
 
 
 if __name__ == "__main__":
