@@ -32,6 +32,7 @@ from arflow_eval.model import function
 from arflow_eval.progress import Advance, frames_done
 from arflow_eval.sampling import measures, padded_frames, sampling
 from arflow_eval.settings import EvaluateSettings, arm_name, checkpoint_folder
+from arflow_eval.stopping import between_blocks
 
 COLUMNS: Final = "arflow_eval.columns"  # makes what a store holds of what a decode returns
 NO_PART: Final = ("target", "name")  # of a decode's settings, in what names a store
@@ -155,8 +156,12 @@ def run(settings: EvaluateSettings, panel: Panel, *, load: Load, decode: DecodeF
         todo = store.missing(path, **shard)
         mine, left = (sum(map(len, part)) for part in (store.blocks(path, **shard), todo))
         title = f"{arm_name(settings)} on {panel.name}"
-        with frames_done(title, done=mine - left, total=mine) as advance:
+        with (
+            frames_done(title, done=mine - left, total=mine) as advance,
+            between_blocks(folder) as check,
+        ):
             for rows in todo:
+                check()
                 observations = _observed(panel, rows)
                 drawn = _draws(policy, observations, how, settings, decode=decode, advance=advance)
                 store.write_block(path, rows, block_columns(panel, rows, observations, drawn))
