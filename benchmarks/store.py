@@ -348,7 +348,6 @@ def evaluated(root: Path) -> dict[str, float]:
     from arflow_eval.settings import evaluate_settings  # noqa: PLC0415
 
     words = ["model=ar_tiny", "decode=draws", "panel=pusht", f"store.root={root}"]
-    words += ["decode.determinism=fixed_shape"]  # `exact` is refused on some machines
     settings = evaluate_settings(compose.compose("evaluate", words))
     panel = load_panel(settings)
     policy: Any = load_policy(settings, panel)
