@@ -138,6 +138,8 @@ def _deltas(deltas: Deltas, *, confidence: float, units: str) -> RenderableType:
         f"{by}s",
     ]
     shown = columns(headings, words=1)
+    for column in shown.columns[1:]:
+        column.no_wrap = True  # where it is too wide, the names fold
     interval = f"ci{100 * confidence:g}"
     for name, (delta, more) in deltas.items():
         shown.add_row(
