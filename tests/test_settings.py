@@ -39,6 +39,7 @@ GREEDY: dict[str, Any] = {
         "reference": None,
         "mass": False,
     },
+    "gate": {"name": "none", "device_hours": None, "measure_frames": 200, "on_exceed": "stop"},
     "panel": {
         "_target_": "arflow_eval.panel.bundled.pusht",
         "name": "pusht",

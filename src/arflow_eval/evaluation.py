@@ -5,6 +5,7 @@ recorded beside it. Rerunning the same settings resumes; a complete store is onl
 """
 
 import hashlib
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from arflow_eval import beside, provenance, refusal, store
+from arflow_eval import beside, gates, provenance, refusal, store
 from arflow_eval.columns import block_columns
 from arflow_eval.contracts import (
     ChunkPolicy,
@@ -109,7 +110,8 @@ def resolved(settings: EvaluateSettings) -> dict[str, Any]:
     Of paths only the last part is kept: folders may carry a person's name.
     """
     config = asdict(settings)
-    for own in ("window", "shard", "store", "device", "threads", "batch", "registration"):
+    own_keys = ("window", "shard", "store", "device", "threads", "batch", "registration", "gate")
+    for own in own_keys:
         del config[own]
     path = settings.model.path
     config["model"]["path"] = path and Path(path).name
@@ -156,12 +158,19 @@ def run(settings: EvaluateSettings, panel: Panel, *, load: Load, decode: DecodeF
         todo = store.missing(path, **shard)
         mine, left = (sum(map(len, part)) for part in (store.blocks(path, **shard), todo))
         title = f"{arm_name(settings)} on {panel.name}"
+        measure, decide = _gated(folder, settings)
         with (
-            frames_done(title, done=mine - left, total=mine) as advance,
+            frames_done(title, done=mine - left, total=mine) as shown,
             between_blocks(folder) as check,
         ):
+
+            def advance(frames: int) -> None:
+                shown(frames)
+                measure(frames)
+
             for rows in todo:
                 check()
+                decide()
                 observations = _observed(panel, rows)
                 drawn = _draws(policy, observations, how, settings, decode=decode, advance=advance)
                 store.write_block(path, rows, block_columns(panel, rows, observations, drawn))
@@ -172,6 +181,31 @@ def run(settings: EvaluateSettings, panel: Panel, *, load: Load, decode: DecodeF
         fingerprint=store.finalise(path),
         computed=computed,
         seconds=time.monotonic() - started,
+    )
+
+
+def _gated(
+    folder: Path, settings: EvaluateSettings
+) -> tuple[Callable[[int], None], Callable[[], None]]:
+    """The cost gate of a run: what measures its frames, and what decides between blocks."""
+
+    def left() -> int:
+        done, total = store.progress(folder / "predictions.zarr")
+        return total - done
+
+    def exceeded(found: gates.Verdict) -> None:
+        if settings.gate.on_exceed == "stop":
+            raise gates.stopped(found)
+        sys.stderr.write(f"warning: {found}, more than gate.device_hours={found.limit:g}\n")
+
+    return gates.gated(
+        folder,
+        limit=settings.gate.device_hours,
+        frames=settings.gate.measure_frames,
+        devices=settings.shard.count,
+        left=left,
+        exceeded=exceeded,
+        clock=time.monotonic,
     )
 
 

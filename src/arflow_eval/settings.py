@@ -20,6 +20,7 @@ from arflow_eval.values import (
     did_you_mean,
     flag,
     plain_name,
+    positive_or_null,
     text,
     text_or_null,
     texts_or_null,
@@ -83,6 +84,16 @@ class ShardSettings:
 
 
 @dataclass(frozen=True)
+class GateSettings:
+    """A limit on the device-hours of the whole run (None: none), and what exceeding it does."""
+
+    name: str
+    device_hours: float | None
+    measure_frames: int
+    on_exceed: str
+
+
+@dataclass(frozen=True)
 class StoreSettings:
     """Where stores lie, how many frames a chunk holds, and whether tokens are kept."""
 
@@ -100,6 +111,7 @@ class EvaluateSettings:
     panel: PanelSettings
     shard: ShardSettings
     store: StoreSettings
+    gate: GateSettings
     seed: int
     window: int | None
     device: str
@@ -130,6 +142,7 @@ def evaluate_settings(config: Mapping[str, Any]) -> EvaluateSettings:
             block=whole(config["store"]["block"], key="store.block", least=1),
             tokens=_tokens(config["store"]["tokens"], family=model.family),
         ),
+        gate=_gate(config["gate"]),
         seed=_seed(config["seed"], noise=decode.noise),
         window=whole_or_null(config["window"], key="window", least=1),
         device=device,
@@ -238,6 +251,15 @@ def _shard(config: Mapping[str, Any]) -> ShardSettings:
             remedy="count shards from 0",
         )
     return ShardSettings(index=index, count=count)
+
+
+def _gate(config: Mapping[str, Any]) -> GateSettings:
+    return GateSettings(
+        name=plain_name(config["name"], key="gate.name"),
+        device_hours=positive_or_null(config["device_hours"], key="gate.device_hours"),
+        measure_frames=whole(config["measure_frames"], key="gate.measure_frames", least=1),
+        on_exceed=choice(config["on_exceed"], key="gate.on_exceed", known=("stop", "warn")),
+    )
 
 
 def _seed(value: Any, *, noise: str) -> int:

@@ -1,6 +1,7 @@
 """Checks of single configuration values: each returns the value as its type, or refuses it."""
 
 import json
+import math
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -18,6 +19,16 @@ def whole(value: Any, *, key: str, least: int) -> int:
 def whole_or_null(value: Any, *, key: str, least: int) -> int | None:
     """An integer of at least `least`, or null."""
     return None if value is None else whole(value, key=key, least=least)
+
+
+def positive_or_null(value: Any, *, key: str) -> float | None:
+    """A finite number above 0, or null."""
+    if value is None:
+        return None
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 < value < math.inf:
+        raise wrong(key, value, expected="a number above 0, or null", example="0.1")
+    return float(value)
 
 
 def text(value: Any, *, key: str) -> str:

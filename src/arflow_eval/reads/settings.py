@@ -1,11 +1,10 @@
 """The settings that measures share, checked before a store is opened."""
 
-import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, Literal, get_args
 
-from arflow_eval.values import choice, whole, whole_or_null, wrong
+from arflow_eval.values import choice, positive_or_null, whole, whole_or_null, wrong
 
 Grouping = Literal["episode", "repo"]
 
@@ -22,16 +21,6 @@ def fractions(value: Any, *, key: str) -> list[float]:
     if not isinstance(value, list | tuple) or not value:
         raise wrong(key, value, expected="numbers between 0 and 1", example="[0.25,0.5,0.75]")
     return [fraction(each, key=key) for each in value]
-
-
-def positive_or_null(value: Any, *, key: str) -> float | None:
-    """A finite number above 0, or null."""
-    if value is None:
-        return None
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 < value < math.inf:
-        raise wrong(key, value, expected="a number above 0, or null", example="0.1")
-    return float(value)
 
 
 CHECKS: Final[Mapping[str, Callable[..., Any]]] = {

@@ -22,6 +22,7 @@ CLASSES: Final[tuple[tuple[str, KeyClass], ...]] = (
     ("arms.*.device", "operational"),
     ("arms.*.threads", "operational"),
     ("arms.*.shard.*", "operational"),
+    ("arms.*.gate.*", "operational"),
     ("arms.*.store.root", "operational"),
     ("arms.*.store.block", "operational"),
     ("arms.*.model.path", "operational"),  # its content is pinned, or bound once
