@@ -45,8 +45,9 @@ def test_a_plan_with_open_questions_is_not_locked_and_names_them(
     name: str, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["prereg", "lock", name, "--allow-dirty"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert all(words in line for words in MISSING[name])
+    said = capsys.readouterr()
+    assert all(words in said.out + said.err for words in MISSING[name])
+    assert f"open questions in {name}" in said.err
     assert not (here / "experiments" / name / "lock.json").exists()
 
 

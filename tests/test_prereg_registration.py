@@ -704,15 +704,30 @@ def test_a_flipped_configuration_byte_of_the_lock_is_named(
     flipped(done / "lock.json", b'"resamples": 100', b'"resamples": 101')
     found = one_changed(done)
     assert found.file == "lock.json"
-    assert "registered.reads.first.read.resamples" in found.detail
+    assert "registered.reads.gain.read.resamples" in found.detail
     assert cli.main(READ) == refusal.DAMAGE
-    assert "registered.reads.first.read.resamples" in said(capsys)
+    assert "registered.reads.gain.read.resamples" in said(capsys)
+
+
+@pytest.mark.parametrize("file", ["lock.json", "ledger.jsonl", "amendments"])
+@pytest.mark.parametrize("bit", [0x01, 0x80])
+def test_no_flipped_byte_of_a_chain_goes_unnoticed(done: Path, file: str, bit: int) -> None:
+    path = done / file
+    path = next(path.iterdir()) if path.is_dir() else path
+    whole = path.read_bytes()
+    for place in range(0, len(whole), max(len(whole) // 40, 1)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :])
+        with pytest.raises(refusal.Refusal) as refused:
+            chain.load(done)
+        assert refused.value.exit_code == refusal.DAMAGE, place
+    path.write_bytes(whole)
+    chain.load(done)
 
 
 @pytest.mark.parametrize(
     ("needle", "new", "key"),
     [
-        (b"old: 0.95", b"old: 0.94", "changes"),
+        (b"old: 0.95", b"old: 0.94", "changes.reads.gain.read.confidence.old"),
         (b"reason: Ninety", b"reason: Eighty", "reason"),
         (b"before: read\n", b"before: reed\n", "before"),
     ],

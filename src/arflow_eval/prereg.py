@@ -79,7 +79,12 @@ def _parser() -> argparse.ArgumentParser:
 
 def _lock(asked: Mapping[str, Any]) -> int:
     folder = folders.experiment(asked["name"], root=asked["root"])
-    made = lock(folder, allow_dirty=asked["allow_dirty"], outputs=Path(asked["outputs"]))
+    made = lock(
+        folder,
+        allow_dirty=asked["allow_dirty"],
+        outputs=Path(asked["outputs"]),
+        list_open=lambda question: sys.stderr.write(f"open: {question}\n"),
+    )
     _say(f"locked {made['name']} {made['made']['utc']}")
     _say(f"sha256 {made['lock_sha256']}")
     for arm, runs in made["data_before"].items():

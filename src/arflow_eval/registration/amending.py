@@ -10,13 +10,12 @@ import yaml
 from arflow_eval import compose, keys, provenance, reading, refusal
 from arflow_eval.registration import chain, composing, documents, ledger
 from arflow_eval.registration.chain import AMENDMENT_FORMAT, AMENDMENT_KEY, AMENDMENTS, Registration
-from arflow_eval.registration.classes import STAGES, key_class, latest_stage
-from arflow_eval.registration.folders import stores
+from arflow_eval.registration.classes import key_class
 from arflow_eval.registration.lock import write_once
+from arflow_eval.registration.stages import Changes, check_stage
 
 NOW: Final = "now"  # of a code digest: that of the code which is installed
 GIVEN_OF_STORES: Final = ("code", "model.checkpoint", "fingerprint")
-Changes = list[dict[str, Any]]
 
 
 def amend(
@@ -45,7 +44,7 @@ def amend(
         raise refusal.usage("no reason", expected="why it is amended", remedy='add --reason "…"')
     registration = chain.load(folder)
     changes = proposed(registration, overrides)
-    _check_stage(registration, changes, before=before, outputs=outputs)
+    check_stage(registration, changes, before=before, outputs=outputs)
     number = len(registration.amendments) + 1
     amendment = documents.sealed(
         {
@@ -82,7 +81,7 @@ def _write(
                     expected="the registration as it stood when this one was drawn up",
                     remedy="read the other amendment, then run the command again",
                 )
-            _check_stage(now, amendment["changes"], before=before, outputs=outputs)
+            check_stage(now, amendment["changes"], before=before, outputs=outputs)
         words = re.findall(r"[a-z0-9]+", amendment["reason"].lower())[:6]
         name = f"{amendment['number']:04d}-{'-'.join(words) or 'amendment'}.yaml"
         text = yaml.safe_dump(dict(amendment), sort_keys=False, allow_unicode=True, width=100)
@@ -197,55 +196,6 @@ def _check_reads(after: Mapping[str, Any], given: Mapping[str, Any]) -> None:
                 raise keys.unknown_key(f"arms.{arm}", [f"arms.{it}" for it in after["arms"]])
         measure = compose.call_target(definition["_target_"])
         reading.rehearse(definition, roles, measure=measure)
-
-
-def begun(registration: Registration, *, outputs: Path) -> dict[str, str]:
-    """The stages that have begun, and what shows it: lines of the ledger, or stores."""
-    found: dict[str, str] = {}
-    for stage, kind in (("sweep", "begun"), ("read", "opened")):
-        entry = registration.first(kind)
-        if entry is not None:
-            found[stage] = f"line {entry['number']} of the ledger, {entry['utc']}"
-    made = [it for it in stores(outputs) if it.stamp.get("lock") == registration.start]
-    if made and "sweep" not in found:
-        found["sweep"] = f"the store in {made[0].path.parent.name}"
-    return found
-
-
-def _check_stage(
-    registration: Registration, changes: Changes, *, before: str | None, outputs: Path
-) -> None:
-    """Refuse an amendment that comes too late for its stage, or a deviation that need be none."""
-    evidence = begun(registration, outputs=outputs)
-    if before is None:
-        if not evidence:
-            raise refusal.usage(
-                "a deviation, and nothing has begun",
-                expected="an amendment, while there is time for one",
-                remedy="give --before instead of --deviation",
-            )
-        return
-    if before not in STAGES:
-        raise refusal.usage(
-            f"--before {before}",
-            expected=f"one of {', '.join(STAGES)}",
-            remedy="give --before read",
-        )
-    for change in changes:
-        latest = latest_stage(change["key"])
-        if change["class"] != "cosmetic" and STAGES.index(before) > STAGES.index(latest):
-            raise refusal.guard(
-                f"{change['key']} acts before the {before}",
-                expected=f"an amendment before the {latest}",
-                remedy=f"give --before {latest}, or --deviation where it has begun",
-            )
-    late = [stage for stage in STAGES[STAGES.index(before) :] if stage in evidence]
-    if late:
-        raise refusal.guard(
-            f"the {late[0]} has begun ({evidence[late[0]]})",
-            expected=f"an amendment before the {before}",
-            remedy="give --deviation, which every later report shows first",
-        )
 
 
 def shown(amendment: Mapping[str, Any]) -> list[str]:

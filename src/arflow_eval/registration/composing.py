@@ -1,7 +1,7 @@
 """From a plan to what a lock holds: every arm and read composed, and what is still open named."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -28,11 +28,13 @@ def composed(plan: Plan) -> tuple[dict[str, Any], list[str]]:
     questions: list[str] = []
     questions += [f"{key} is open (???)" for key, it in flat(plan.words).items() if _is_open(it)]
     for name, arm in plan.arms.items():
+        questions += _left_open(f"arms.{name}", arm.overrides)
         try:
             arms[name], stores[name] = composed_arm(name, arm)
         except refusal.Refusal as refused:
             questions.append(f"arms.{name}: {refused.found} (expected {refused.expected})")
     for name, read in plan.reads.items():
+        questions += _left_open(f"reads.{name}", read.overrides)
         try:
             reads[name] = composed_read(name, read)
         except refusal.Refusal as refused:
@@ -45,6 +47,10 @@ def composed(plan: Plan) -> tuple[dict[str, Any], list[str]]:
         "code": reading_code(),
     }
     return document, questions
+
+
+def _left_open(where: str, overrides: Sequence[str]) -> list[str]:
+    return [f"{where}: {each.split('=')[0]} is open (???)" for each in overrides if _is_open(each)]
 
 
 def _is_open(value: Any) -> bool:

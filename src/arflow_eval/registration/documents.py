@@ -38,8 +38,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """
     if not path.is_file():
         raise _unusable(path, "does not exist", remedy=_near(path))
-    text = path.read_text(encoding="utf-8")
     try:
+        text = path.read_text(encoding="utf-8")
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
             raise _unusable(path, "holds an alias (*)", remedy="write the value out")
         repeated = next(_repeated(yaml.compose(text, Loader=yaml.SafeLoader)), None)
@@ -151,9 +151,20 @@ def replaced(document: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[st
 
 def sealed(document: Mapping[str, Any], *, key: str) -> dict[str, Any]:
     """A document with a short digest of each value, and under `key` the digest of all of it."""
-    leaves = {name: provenance.digest(value)[:SHORT] for name, value in flat(document).items()}
+    leaves = {name: provenance.digest(it)[:SHORT] for name, it in flat(_keyed(document)).items()}
     whole = {**document, "leaves": leaves}
     return {**whole, key: provenance.digest(whole)}
+
+
+def _keyed(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A document whose lists of changes are by their keys, so that each has leaves of its own."""
+    return {
+        name: {it["key"]: it for it in value}
+        if isinstance(value, list)
+        and all(isinstance(it, dict) and isinstance(it.get("key"), str) for it in value)
+        else value
+        for name, value in document.items()
+    }
 
 
 def broken(document: Mapping[str, Any], *, key: str) -> list[str]:
@@ -163,7 +174,7 @@ def broken(document: Mapping[str, Any], *, key: str) -> list[str]:
         return []
     leaves = body.pop("leaves", {})
     leaves = leaves if isinstance(leaves, Mapping) else {}
-    found = flat(body)
+    found = flat(_keyed(body))
     differing = [
         name
         for name in {**found, **leaves}

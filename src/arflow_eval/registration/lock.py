@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,16 @@ from arflow_eval.registration.folders import stores
 from arflow_eval.registration.plan import NAME, read_plan
 
 
-def lock(folder: Path, *, allow_dirty: bool, outputs: Path) -> dict[str, Any]:
+def lock(
+    folder: Path, *, allow_dirty: bool, outputs: Path, list_open: Callable[[str], object]
+) -> dict[str, Any]:
     """Lock the plan in a folder, begin its ledger, and return the lock.
 
     Args:
         folder: the registration's, with a plan.yaml.
         allow_dirty: lock what git cannot show, and record that.
         outputs: where stores lie; arms whose data is there already are recorded.
+        list_open: takes every open question, one by one.
 
     Raises:
         Refusal: it is locked already, the tree is dirty (guard), or a question is open (usage).
@@ -36,21 +39,44 @@ def lock(folder: Path, *, allow_dirty: bool, outputs: Path) -> dict[str, Any]:
             remedy="commit it, or lock with --allow-dirty, which the lock records",
         )
     document, questions = composing.composed(plan)
+    for question in questions:
+        list_open(question)
     if questions:
         raise refusal.usage(
-            f"{len(questions)} open questions in {folder.name}: {'; '.join(questions)}",
+            f"{len(questions)} open questions in {folder.name}",
             expected="a plan in which nothing is open",
             remedy=f"answer them in {folder.name}/{NAME}",
         )
-    made = documents.sealed(
+    made = _made(
+        folder, document, tree=tree, allow_dirty=allow_dirty, before=data_before(document, outputs)
+    )
+    text = json.dumps(made, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    write_once(folder / LOCK, text)
+    (folder / ledger.NAME).touch()
+    ledger.record(
+        folder, start=made[LOCK_KEY], kind="locked", what={"registered": made["registered_sha256"]}
+    )
+    return made
+
+
+def _made(
+    folder: Path,
+    document: Mapping[str, Any],
+    *,
+    tree: Mapping[str, Any],
+    allow_dirty: bool,
+    before: Mapping[str, Any],
+) -> dict[str, Any]:
+    """A lock: the document, its digests, and with what and when it was made."""
+    return documents.sealed(
         {
             "format": LOCK_FORMAT,
-            "name": plan.name,
+            "name": folder.name,
             "registered": document,
             "registered_sha256": provenance.digest(document),
             "plan_sha256": hashlib.sha256((folder / NAME).read_bytes()).hexdigest(),
             "panels": _panels(document),
-            "data_before": data_before(document, outputs=outputs),
+            "data_before": dict(before),
             "made": {
                 "utc": documents.now(),
                 **tree,
@@ -60,13 +86,6 @@ def lock(folder: Path, *, allow_dirty: bool, outputs: Path) -> dict[str, Any]:
         },
         key=LOCK_KEY,
     )
-    text = json.dumps(made, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
-    write_once(folder / LOCK, text)
-    (folder / ledger.NAME).touch()
-    ledger.record(
-        folder, start=made[LOCK_KEY], kind="locked", what={"registered": made["registered_sha256"]}
-    )
-    return made
 
 
 def _check_unlocked(folder: Path) -> None:
@@ -98,7 +117,7 @@ def _panels(document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def data_before(document: Mapping[str, Any], *, outputs: Path) -> dict[str, list[str]]:
+def data_before(document: Mapping[str, Any], outputs: Path) -> dict[str, list[str]]:
     """Arms whose data lies below `outputs` already, with the run folders that hold it."""
     wanted = {
         name: provenance.digest(identity)
